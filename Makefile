@@ -1,0 +1,52 @@
+# make demo: our GATv2Conv beside PyG's.  make test: the tests.  Each sets up everything it needs.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+SOURCES := $(wildcard csrc/*) $(shell find src -name "*.py") CMakeLists.txt pyproject.toml
+ifneq ($(wildcard ../shared/data),)
+export DYNAGAT_DATA ?= $(abspath ../shared/data)
+endif
+
+.PHONY: demo test check bench bench-quick sanitize format clean
+
+demo: $(VENV)/bench
+	$(BIN)/python -m bench --demo
+
+test: $(VENV)/test sanitize
+	$(BIN)/python -m pytest
+
+check: $(VENV)/check
+	$(BIN)/ruff check src tests bench
+	$(BIN)/ruff format --check src tests bench
+	$(BIN)/clang-format --dry-run --Werror csrc/*
+	$(BIN)/pyright
+
+format: $(VENV)/check
+	$(BIN)/ruff check --fix src tests bench
+	$(BIN)/ruff format src tests bench
+	$(BIN)/clang-format -i csrc/*
+
+bench: $(VENV)/bench
+	$(BIN)/python -m bench
+
+bench-quick: $(VENV)/bench
+	$(BIN)/python -m bench --quick
+
+# The native code under AddressSanitizer and UBSan, through the same Python calls.
+sanitize: $(VENV)/test
+	tests/sanitize.sh $(BIN)/python
+
+# Torch first, and from its own line: a looser range would fetch its CUDA build.
+$(VENV)/torch: constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet torch -c constraints.txt
+	$(BIN)/pip install --quiet "scikit-build-core>=0.10" "nanobind>=2.4" cmake ninja
+	touch $@
+
+# The package with one of its extras; the native module is compiled once and kept in build/.
+$(VENV)/%: $(VENV)/torch $(SOURCES)
+	$(BIN)/pip install --quiet -c constraints.txt --no-build-isolation ".[$*]"
+	touch $@
+
+clean:
+	rm -rf $(VENV) build

@@ -1,0 +1,489 @@
+// Backward: a pass by query, then a pass by key; every gradient has one owner, so no atomics.
+//
+//   by query   g_ij = ⟨dout_i, value_j⟩,  δ_i = Σ_j α_ij g_ij,  ds_ij = α_ij (g_ij - δ_i)
+//   by key     dvalue_j = Σ_i α_ij dout_i
+//   gatv2      U = Σ ds · LeakyReLU'(z) over an owner's edges:  downer = a ⊙ U,  da += owner ⊙ U
+//   dpgat      dquery_i = Σ_j ds key_j / √C,  dkey_j = Σ_i ds query_i / √C
+//   gat        both scores: Σ ds · LeakyReLU'
+//
+// The pass by query leaves (α, ds) and, for gatv2, the signs of z per edge: the pass by key then
+// reads one row per edge, of dout. docs/derivation.md has the algebra.
+#pragma once
+#include "gather.h"
+
+namespace dynagat {
+namespace DYNAGAT_ISA {
+
+template <class A, Mechanism M, int Per>
+class Backward : Gather<A, M, Per> {
+  using Base = Gather<A, M, Per>;
+  using typename Base::V;
+  using Base::W, Base::gat, Base::gatv2, Base::dpgat, Base::p, Base::rows, Base::tile;
+  using Base::dropout, Base::R, Base::H, Base::P, Base::D, Base::block, Base::slope, Base::scale;
+  using Base::a, Base::edge_weight, Base::sign_bytes, Base::fault, Base::begin, Base::end;
+  using Base::desk, Base::gather, Base::edge_ids_fit, Base::fail, Base::edge_width;
+
+  Buffer<A> pairs;     // [positions, 2H]: α and ds of every edge
+  Buffer<A> da_parts;  // [tasks + hubs, R, P]: added up in that order
+  Buffer<A> dw_parts;  // [tasks + segments, R, D, edge_width]: Σ ds · LeakyReLU'(z) · e, likewise
+
+ public:
+  explicit Backward(const Problem& problem) : Base(problem) {}
+
+  int run() {
+    if (!rises(p.rowptr, p.num_queries * R, p.num_positions)) return int(Fault::rowptr);
+    if (!rises(p.key_rowptr, p.num_keys * R, p.num_positions)) return int(Fault::key_rowptr);
+    pairs = Buffer<A>(p.num_positions * 2 * H);
+    if (gatv2) sign_bytes = Buffer<uint8_t>(p.num_positions * rows.vectors);
+    Buffer<A> da(gatv2 ? R * P : 0);
+    if (gatv2) fill(&da[0], R * P);
+    pass_by_query(make_plan(p.rowptr, p.num_queries, R), da);
+    if (!fault) pass_by_key(make_plan(p.key_rowptr, p.num_keys, R), da);
+    if (gatv2)
+      for (int64_t row = 0; row < R * H; ++row)
+        for (int64_t c = 0; c < p.channels; ++c)
+          static_cast<A*>(p.da)[row * p.channels + c] = da[row * rows.per_head * W + c];
+    return fault;
+  }
+
+ private:
+  static void fill(A* to, int64_t count) { std::memset(to, 0, count * sizeof(A)); }
+
+  // sum += the parts, in their order
+  static void add_up(A* sum, const Buffer<A>& parts, int64_t count, int64_t size) {
+    for (int64_t part = 0; part < count; ++part)
+      for (int64_t at = 0; at < size; ++at) sum[at] += parts[part * size + at];
+  }
+
+  A* pair(int64_t e) { return pairs.data() + e * 2 * H; }
+
+  // ---- by query ----
+
+  void pass_by_query(const Plan& plan, Buffer<A>& da) {
+    const int64_t hubs = plan.hubs.size(), segments = plan.segments.size();
+    const int64_t da_size = gatv2 ? R * P : 0, dw_size = R * D * edge_width();
+    da_parts = Buffer<A>((plan.tasks() + hubs) * da_size);
+    dw_parts = Buffer<A>((plan.tasks() + segments) * dw_size);
+    parallel_for(plan.tasks(), p.threads, [&](int64_t task) {
+      auto d = desk();
+      A *da_part = da_parts.data() + task * da_size, *dw = dw_parts.data() + task * dw_size;
+      if (da_size) fill(da_part, da_size);
+      if (dw_size) fill(dw, dw_size);
+      this->for_task(plan, task, p.rowptr, [&](int64_t i) {
+        settle(d, i);
+        for (int64_t r = 0; r < R; ++r) measure(d, i, r, begin(i, r), end(i, r));
+        add_up_measures(d, d.sums_of_query);
+        for (int64_t r = 0; r < R; ++r) {
+          clear(d);
+          pull(d, i, r, begin(i, r), end(i, r), d.sums_of_query, dw);
+          finish_query(d, i, r, da_part);
+        }
+      });
+    });
+    if (hubs) query_hubs(plan, da_parts.data() + plan.tasks() * da_size,
+                         dw_parts.data() + plan.tasks() * dw_size);
+    if (gatv2) add_up(&da[0], da_parts, plan.tasks() + hubs, da_size);
+    if (D && p.dedge_weight) finish_edge_weight(plan.tasks() + segments, da);
+  }
+
+  void query_hubs(const Plan& plan, A* da_part, A* dw_part) {
+    const int64_t hubs = plan.hubs.size(), segments = plan.segments.size();
+    const int64_t da_size = gatv2 ? R * P : 0, dw_size = R * D * edge_width();
+    Buffer<A> measures(segments * 2 * H), sums(hubs * 2 * H), parts(segments * (P + H));
+    parallel_for(segments, p.threads, [&](int64_t n) {
+      auto d = desk();
+      const Segment& s = plan.segments[n];
+      settle(d, s.group);
+      measure(d, s.group, s.relation, s.begin, s.end);
+      add_up_measures(d, &measures[n * 2 * H]);
+    });
+    std::vector<int64_t> hub_of(segments);
+    for (int64_t n = 0; n < hubs; ++n) {
+      fill(&sums[n * 2 * H], 2 * H);
+      for (int64_t s = plan.hubs[n].first_segment; s < plan.hubs[n].last_segment; ++s) {
+        hub_of[s] = n;
+        for (int64_t h = 0; h < 2 * H; ++h) sums[n * 2 * H + h] += measures[s * 2 * H + h];
+      }
+    }
+    parallel_for(segments, p.threads, [&](int64_t n) {
+      auto d = desk();
+      const Segment& s = plan.segments[n];
+      A* dw = dw_part + n * dw_size;
+      if (dw_size) fill(dw, dw_size);
+      settle(d, s.group);
+      clear(d);
+      pull(d, s.group, s.relation, s.begin, s.end, &sums[hub_of[n] * 2 * H], dw);
+      keep(d, &parts[n * (P + H)]);
+    });
+    parallel_for(hubs, p.threads, [&](int64_t n) {
+      auto d = desk();
+      const Hub& hub = plan.hubs[n];
+      if (da_size) fill(da_part + n * da_size, da_size);
+      int64_t s = hub.first_segment;
+      for (int64_t r = 0; r < R; ++r) {
+        clear(d);
+        for (; s < hub.last_segment && plan.segments[s].relation == r; ++s)
+          join(d, &parts[s * (P + H)]);
+        finish_query(d, hub.group, r, da_part + n * da_size);
+      }
+    });
+  }
+
+  // Sums of one owner so far: `row` (U, or d of the row), `row2` (dvalue), `head2` (d of a score).
+  void clear(Desk<A>& d) const {
+    fill(d.row, P);
+    fill(d.row2, P);
+    fill(d.head2, H);
+  }
+  void keep(const Desk<A>& d, A* part) const {
+    std::memcpy(part, d.row, P * sizeof(A));
+    std::memcpy(part + P, d.head2, H * sizeof(A));
+  }
+  void join(Desk<A>& d, const A* part) const {
+    for (int64_t v = 0; v < P; ++v) d.row[v] += part[v];
+    for (int64_t h = 0; h < H; ++h) d.head2[h] += part[P + h];
+  }
+
+  // Ready the desk for query i: dout, lse, and nothing measured yet.
+  void settle(Desk<A>& d, int64_t i) const {
+    d.dout_row = rows.read(p.dout, i, d.dout);
+    tile.spread(static_cast<const A*>(p.lse) + i * H, d.top);
+    for (int64_t t = 0; t < tile.vectors; ++t) d.total[t] = d.fall[t] = V{};
+  }
+
+  // Σ α g and Σ α per head. The latter is one but for the rounding of lse, which is divided out.
+  void add_up_measures(const Desk<A>& d, A* sums) const {
+    tile.fold(d.total, sums, [](A x, A y) { return x + y; });
+    tile.fold(d.fall, sums + H, [](A x, A y) { return x + y; });
+  }
+
+  // α and g of edges [from, to) into `pairs`; Σ α g into d.total, Σ α into d.fall. In gat the sign
+  // of α tells that of the score before LeakyReLU.
+  DYNAGAT_INLINE void measure(Desk<A>& d, int64_t i, int64_t r, int64_t from, int64_t to) {
+    if (from == to) return;
+    if (!gat) d.q = rows.read(p.query, i * R + r, d.query);
+    const int64_t T = tile.vectors;
+    for (int64_t e = from; e < to; e += block) {
+      const int64_t count = std::min(block, to - e);
+      if (!gather(d, e, count, r)) return;
+      this->template score<true>(d, e, count, i, r);
+      for (int64_t b = 0; b < count; ++b) {
+        const A* x = d.value_row[b];
+        sum_per_head<Per, A>(H, rows.per_head, d.partial + b * H, [&](int64_t v) {
+          return load(d.dout_row + v * W) * load(x + v * W);
+        });
+      }
+      this->add_up_heads(d.partial, count, d.grad);
+      if ((dropout.active || p.dweights) && !adjust(d, e, count)) return;
+      V *s = reinterpret_cast<V*>(d.score), *g = reinterpret_cast<V*>(d.grad);
+      for (int64_t t = 0; t < T; ++t) d.part[t] = d.part2[t] = V{};
+      for (int64_t v = 0, t = 0; v * W < count * H; ++v, t = t + 1 == T ? 0 : t + 1) {
+        s[v] = exp(s[v] - d.top[t]);
+        d.part[t] += s[v] * g[v];
+        d.part2[t] += s[v];
+      }
+      for (int64_t t = 0; t < T; ++t) d.total[t] += d.part[t], d.fall[t] += d.part2[t];
+      if (gat)
+        for (int64_t at = 0; at < count * H; ++at)
+          if (!(d.raw[at] > 0)) d.score[at] = -d.score[at];
+      for (int64_t b = 0; b < count; ++b) {
+        std::memcpy(pair(e + b), d.score + b * H, H * sizeof(A));
+        std::memcpy(pair(e + b) + H, d.grad + b * H, H * sizeof(A));
+      }
+    }
+  }
+
+  // g := factor · g + dweights
+  bool adjust(Desk<A>& d, int64_t e, int64_t count) {
+    if (!edge_ids_fit(e, count)) return false;
+    for (int64_t b = 0; b < count; ++b) {
+      const int64_t id = p.edge_id[e + b];
+      if (dropout.active) {
+        dropout.factors(id, H, d.factor);
+        for (int64_t h = 0; h < H; ++h) d.grad[b * H + h] *= d.factor[h];
+      }
+      if (p.dweights)
+        for (int64_t h = 0; h < H; ++h)
+          d.grad[b * H + h] += static_cast<const A*>(p.dweights)[id * H + h];
+    }
+    return true;
+  }
+
+  // (α, g) -> (α after dropout, ds) in `pairs`; what the query owns into d.row, d.head2.
+  DYNAGAT_INLINE void pull(Desk<A>& d, int64_t i, int64_t r, int64_t from, int64_t to,
+                           const A* sums, A* dw) {
+    if (from == to || fault) return;
+    A *delta = d.head, *inverse = d.factor2;
+    for (int64_t h = 0; h < H; ++h) {
+      inverse[h] = 1 / sums[H + h];
+      delta[h] = sums[h] * inverse[h];
+    }
+    for (int64_t e = from; e < to; ++e) {
+      A *weight = pair(e), *ds = weight + H;
+      if constexpr (gat) {
+        for (int64_t h = 0; h < H; ++h) {
+          const A bent = std::signbit(weight[h]) ? slope : A(1);
+          weight[h] = std::abs(weight[h]) * inverse[h];
+          ds[h] = weight[h] * (ds[h] - delta[h]) * bent;
+        }
+      } else {
+        for (int64_t h = 0; h < H; ++h) {
+          weight[h] *= inverse[h];
+          ds[h] = weight[h] * (ds[h] - delta[h]) * (dpgat ? scale : A(1));
+        }
+      }
+      if (dropout.active) {
+        dropout.factors(p.edge_id[e], H, d.factor);
+        for (int64_t h = 0; h < H; ++h) weight[h] *= d.factor[h];
+      }
+    }
+    if constexpr (gat)
+      add_scores(d, from, to, [&](int64_t e) { return pair(e) + H; });
+    if constexpr (gatv2) pull_signs(d, from, to);
+    if constexpr (dpgat) pull_keys(d, from, to, r);
+    if (D) pull_edges(d, i, r, from, to, dw);
+  }
+
+  // head2 += Σ ds, block by block: a long sum keeps its last digits
+  template <class Ds>
+  void add_scores(Desk<A>& d, int64_t from, int64_t to, const Ds& ds_of) const {
+    for (int64_t start = from; start < to; start += block) {
+      A* sum = d.factor;
+      fill(sum, H);
+      for (int64_t e = start; e < std::min(start + block, to); ++e)
+        for (int64_t h = 0; h < H; ++h) sum[h] += ds_of(e)[h];
+      for (int64_t h = 0; h < H; ++h) d.head2[h] += sum[h];
+    }
+  }
+
+  // row += Σ_e ds · LeakyReLU'(z)
+  DYNAGAT_INLINE void pull_signs(Desk<A>& d, int64_t from, int64_t to) {
+    for_groups<Per, 8>(rows.vectors, rows.per_head, [&](int64_t v, auto group, const int64_t* head) {
+      constexpr int G = decltype(group)::value;
+      V sum[G];
+      for (int k = 0; k < G; ++k) sum[k] = load(d.row + (v + k) * W);
+      const uint8_t* sign = &sign_bytes[from * rows.vectors + v];
+      for (int64_t e = from; e < to; ++e, sign += rows.vectors) {
+        const A* ds = pair(e) + H;
+        for (int k = 0; k < G; ++k)
+          sum[k] += choose(sign[k], all(ds[head[k]]), all(slope * ds[head[k]]));
+      }
+      for (int k = 0; k < G; ++k) store(d.row + (v + k) * W, sum[k]);
+    });
+  }
+
+  // row += Σ_e ds · (key_j + W_e e_ij)
+  void pull_keys(Desk<A>& d, int64_t from, int64_t to, int64_t r) {
+    for (int64_t e = from; e < to; e += block) {
+      const int64_t count = std::min(block, to - e);
+      if (!gather(d, e, count, r)) return;
+      for (int64_t b = 0; b < count; ++b)
+        std::memcpy(d.score + b * H, pair(e + b) + H, H * sizeof(A));
+      add_rows(d.row, d.score, H, d.sum_row, count);
+    }
+  }
+
+  // row += Σ_b weight[b · stride + head] · x[b]
+  DYNAGAT_INLINE void add_rows(A* row, const A* weight, int64_t stride, const A* const* x,
+                               int64_t count) const {
+    for_groups<Per, 8>(rows.vectors, rows.per_head, [&](int64_t v, auto group, const int64_t* head) {
+      constexpr int G = decltype(group)::value;
+      V sum[G];
+      for (int k = 0; k < G; ++k) sum[k] = load(row + (v + k) * W);
+      for (int64_t b = 0; b < count; ++b)
+        for (int k = 0; k < G; ++k)
+          sum[k] += weight[b * stride + head[k]] * load(x[b] + (v + k) * W);
+      for (int k = 0; k < G; ++k) store(row + (v + k) * W, sum[k]);
+    });
+  }
+
+  // Per edge t = ds · LeakyReLU'(z) (dpgat: ds · query):  dw += t ⊗ e,  de = W_eᵀ (a ⊙ t)
+  void pull_edges(Desk<A>& d, int64_t i, int64_t r, int64_t from, int64_t to, A* dw) {
+    const int64_t wide = edge_width();
+    if (dpgat) d.q = rows.read(p.query, i * R + r, d.query);
+    A* t = d.row2;
+    for (int64_t e = from; e < to; ++e) {
+      const A* ds = pair(e) + H;
+      if constexpr (gat) std::memcpy(t, ds, H * sizeof(A));
+      for (int64_t v = 0; !gat && v < rows.vectors; ++v) {
+        const A s = ds[v / rows.per_head];
+        if constexpr (gatv2)
+          store(t + v * W, choose(sign_bytes[e * rows.vectors + v], all(s), all(slope * s)));
+        else
+          store(t + v * W, s * load(d.q + v * W));
+      }
+      const A* x = static_cast<const A*>(p.edge) + int64_t(p.edge_id[e]) * D;
+      for (int64_t k = 0; k < D; ++k) {
+        A* to_dw = dw + (r * D + k) * wide;
+        for (int64_t c = 0; c < wide; ++c) to_dw[c] += x[k] * t[c];
+      }
+      if (!p.dedge) continue;
+      A* de = static_cast<A*>(p.dedge) + int64_t(p.edge_id[e]) * D;
+      if (gatv2)
+        for (int64_t c = 0; c < P; ++c) t[c] *= a[r * P + c];
+      for (int64_t k = 0; k < D; ++k) {
+        const A* w = &edge_weight[(r * D + k) * wide];
+        A sum = 0;
+        for (int64_t c = 0; c < wide; ++c) sum += w[c] * t[c];
+        de[k] = sum;
+      }
+    }
+  }
+
+  void finish_query(Desk<A>& d, int64_t i, int64_t r, A* da_part) {
+    const int64_t row = i * R + r;
+    if constexpr (gat) {
+      std::memcpy(static_cast<A*>(p.dquery) + row * H, d.head2, H * sizeof(A));
+    } else {
+      if constexpr (gatv2) scale_by_a(d, r, rows.read(p.query, row, d.query), da_part);
+      rows.write(p.dquery, row, d.row);
+    }
+  }
+
+  // da += owner ⊙ U,  row = a ⊙ U
+  DYNAGAT_INLINE void scale_by_a(Desk<A>& d, int64_t r, const A* owner, A* da_part) const {
+    A* sum = da_part + r * P;
+    const A* attention = &a[r * P];
+    for (int64_t v = 0; v < P; v += W) {
+      const V u = load(d.row + v);
+      store(sum + v, load(sum + v) + load(owner + v) * u);
+      store(d.row + v, load(attention + v) * u);
+    }
+  }
+
+  // dw holds Σ t ⊗ e. gatv2: dW_e = a ⊙ that, and da gets W_e ⊙ that.
+  void finish_edge_weight(int64_t parts, Buffer<A>& da) {
+    const int64_t wide = edge_width(), size = R * D * wide;
+    Buffer<A> sum(size);
+    fill(&sum[0], size);
+    add_up(&sum[0], dw_parts, parts, size);
+    auto* dw = static_cast<A*>(p.dedge_weight);
+    const int64_t stride = rows.per_head * W, channels = gat ? 1 : p.channels;
+    for (int64_t r = 0; r < R; ++r)
+      for (int64_t k = 0; k < D; ++k)
+        for (int64_t h = 0; h < H; ++h)
+          for (int64_t c = 0; c < channels; ++c) {
+            const int64_t at = gat ? h : h * stride + c, from = (r * D + k) * wide + at;
+            if (gatv2) da[r * P + at] += edge_weight[from] * sum[from];
+            dw[((r * H + h) * channels + c) * D + k] = gatv2 ? a[r * P + at] * sum[from] : sum[from];
+          }
+  }
+
+  // ---- by key ----
+
+  void pass_by_key(const Plan& plan, Buffer<A>& da) {
+    const int64_t hubs = plan.hubs.size(), da_size = gatv2 ? R * P : 0;
+    da_parts = Buffer<A>((plan.tasks() + hubs) * da_size);
+    parallel_for(plan.tasks(), p.threads, [&](int64_t task) {
+      auto d = desk();
+      A* da_part = da_parts.data() + task * da_size;
+      if (da_size) fill(da_part, da_size);
+      this->for_task(plan, task, p.key_rowptr, [&](int64_t j) {
+        for (int64_t r = 0; r < R; ++r) {
+          clear(d);
+          collect(d, r, p.key_rowptr[j * R + r], p.key_rowptr[j * R + r + 1]);
+          finish_key(d, j, r, da_part);
+        }
+      });
+    });
+    if (hubs) key_hubs(plan, da_parts.data() + plan.tasks() * da_size);
+    if (gatv2) add_up(&da[0], da_parts, plan.tasks() + hubs, da_size);
+  }
+
+  void key_hubs(const Plan& plan, A* da_part) {
+    const int64_t segments = plan.segments.size(), da_size = gatv2 ? R * P : 0;
+    const int64_t size = 2 * P + H;
+    Buffer<A> parts(segments * size);
+    parallel_for(segments, p.threads, [&](int64_t n) {
+      auto d = desk();
+      const Segment& s = plan.segments[n];
+      clear(d);
+      collect(d, s.relation, s.begin, s.end);
+      keep(d, &parts[n * size]);
+      std::memcpy(&parts[n * size + P + H], d.row2, P * sizeof(A));
+    });
+    parallel_for(plan.hubs.size(), p.threads, [&](int64_t n) {
+      auto d = desk();
+      const Hub& hub = plan.hubs[n];
+      if (da_size) fill(da_part + n * da_size, da_size);
+      int64_t s = hub.first_segment;
+      for (int64_t r = 0; r < R; ++r) {
+        clear(d);
+        for (; s < hub.last_segment && plan.segments[s].relation == r; ++s) {
+          join(d, &parts[s * size]);
+          for (int64_t v = 0; v < P; ++v) d.row2[v] += parts[s * size + P + H + v];
+        }
+        finish_key(d, hub.group, r, da_part + n * da_size);
+      }
+    });
+  }
+
+  // Transposed edges [from, to) of one key: row2 += α dout,  row += ds · (LeakyReLU'(z) or query)
+  DYNAGAT_INLINE void collect(Desk<A>& d, int64_t r, int64_t from, int64_t to) {
+    for (int64_t t = from; t < to; t += block) {
+      const int64_t count = std::min(block, to - t);
+      for (int64_t b = 0; b < count; ++b) {
+        const int64_t i = p.key_query[t + b], e = p.key_position[t + b];
+        if (uint64_t(i) >= uint64_t(p.num_queries)) return fail(Fault::key_query);
+        if (uint64_t(e) >= uint64_t(p.num_positions)) return fail(Fault::key_position);
+        d.value_row[b] = rows.read(p.dout, i, d.values + b * (rows.direct ? 0 : P));
+        if (dpgat) d.key_row[b] = rows.read(p.query, i * R + r, d.keys + b * (rows.direct ? 0 : P));
+        d.edge_row[b] = pair(e);
+        if (gatv2) d.sign_row[b] = &sign_bytes[e * rows.vectors];
+        d.next_row[b] = t + count + b < p.num_positions ? next_rows(t + count + b, r) : next_rows(t, r);
+      }
+      if constexpr (gat) add_scores(d, 0, count, [&](int64_t b) { return d.edge_row[b] + H; });
+      add_collected(d, count);
+    }
+  }
+
+  // Where the next block's row of dout starts; asks for the rest of what it needs at once.
+  DYNAGAT_INLINE const char* next_rows(int64_t t, int64_t r) {
+    const int64_t i = p.key_query[t], e = p.key_position[t];
+    prefetch(reinterpret_cast<const char*>(pairs.data() + e * 2 * H), 2 * H * sizeof(A));
+    if (gatv2) prefetch(reinterpret_cast<const char*>(&sign_bytes[e * rows.vectors]), rows.vectors);
+    if (dpgat) prefetch(rows.at(p.query, i * R + r), rows.bytes);
+    return rows.at(p.dout, i);
+  }
+
+  DYNAGAT_INLINE void add_collected(Desk<A>& d, int64_t count) const {
+    const int64_t stride = rows.bytes / rows.vectors;  // stored bytes behind one vector
+    for_groups<Per, 4>(rows.vectors, rows.per_head, [&](int64_t v, auto group, const int64_t* head) {
+      constexpr int G = decltype(group)::value;
+      V sum[G], value[G];
+      for (int k = 0; k < G; ++k)
+        sum[k] = load(d.row + (v + k) * W), value[k] = load(d.row2 + (v + k) * W);
+      for (int64_t b = 0; b < count; ++b) {
+        prefetch(d.next_row[b] + v * stride, G * stride);
+        const A *weight = d.edge_row[b], *ds = weight + H, *x = d.value_row[b] + v * W;
+        for (int k = 0; k < G; ++k) {
+          value[k] += weight[head[k]] * load(x + k * W);
+          if constexpr (gatv2)
+            sum[k] += choose(d.sign_row[b][v + k], all(ds[head[k]]), all(slope * ds[head[k]]));
+          if constexpr (dpgat) sum[k] += ds[head[k]] * load(d.key_row[b] + (v + k) * W);
+        }
+      }
+      for (int k = 0; k < G; ++k)
+        store(d.row + (v + k) * W, sum[k]), store(d.row2 + (v + k) * W, value[k]);
+    });
+  }
+
+  void finish_key(Desk<A>& d, int64_t j, int64_t r, A* da_part) {
+    const int64_t row = j * R + r;
+    if constexpr (gat) {
+      std::memcpy(static_cast<A*>(p.dkey) + row * H, d.head2, H * sizeof(A));
+      rows.write(p.dvalue, row, d.row2);
+      return;
+    }
+    if constexpr (gatv2) scale_by_a(d, r, rows.read(p.key, row, d.query), da_part);
+    if (p.value) {
+      rows.write(p.dvalue, row, d.row2);
+    } else {
+      for (int64_t v = 0; v < P; v += W) store(d.row + v, load(d.row + v) + load(d.row2 + v));
+    }
+    rows.write(p.dkey, row, d.row);
+  }
+};
+
+}  // namespace DYNAGAT_ISA
+}  // namespace dynagat

@@ -1,0 +1,222 @@
+// Forward: one walk over each query's row with a streaming softmax.
+//
+//   out_i = Σ_j exp(s_ij - lse_i) value_j,   lse_i = log Σ_j exp(s_ij)
+#pragma once
+#include "gather.h"
+
+namespace dynagat {
+namespace DYNAGAT_ISA {
+
+template <class A, Mechanism M, int Per>
+class Forward : Gather<A, M, Per> {
+  using Base = Gather<A, M, Per>;
+  using typename Base::V;
+  using Base::W, Base::gat, Base::p, Base::rows, Base::tile, Base::dropout, Base::R, Base::H, Base::P;
+  using Base::block, Base::fault, Base::begin, Base::end, Base::desk, Base::gather;
+  using Base::edge_ids_fit;
+
+ public:
+  explicit Forward(const Problem& problem) : Base(problem) {}
+
+  int run() {
+    if (!rises(p.rowptr, p.num_queries * R, p.num_positions)) return int(Fault::rowptr);
+    const Plan plan = make_plan(p.rowptr, p.num_queries, R);
+    parallel_for(plan.tasks(), p.threads, [&](int64_t task) {
+      auto d = desk();
+      this->for_task(plan, task, p.rowptr, [&](int64_t i) {
+        start(d);
+        for (int64_t r = 0; r < R; ++r) soak(d, i, r, begin(i, r), end(i, r));
+        finish(d, i);
+        finish_weights(d, begin(i, 0), end(i, R - 1));
+      });
+    });
+    if (!plan.hubs.empty()) run_hubs(plan);
+    return fault;
+  }
+
+ private:
+  void start(Desk<A>& d) const {
+    for (int64_t t = 0; t < tile.vectors; ++t) {
+      d.top[t] = all(-std::numeric_limits<A>::infinity());
+      d.total[t] = V{};
+    }
+    for (int64_t v = 0; v < P; v += W) store(d.row + v, V{});
+  }
+
+  // Take edges [from, to) of query i under relation r into (top, total, row).
+  DYNAGAT_INLINE void soak(Desk<A>& d, int64_t i, int64_t r, int64_t from, int64_t to) {
+    if (from == to) return;
+    if (!gat) d.q = rows.read(p.query, i * R + r, d.query);
+    for (int64_t e = from; e < to; e += block) {
+      const int64_t count = std::min(block, to - e);
+      if (!gather(d, e, count, r)) break;
+      this->template score<false>(d, e, count, i, r);
+      if (p.weights || dropout.active) {
+        if (!edge_ids_fit(e, count)) break;
+        if (p.weights)
+          for (int64_t b = 0; b < count; ++b)
+            std::memcpy(weights_of(e + b), d.score + b * H, H * sizeof(A));
+      }
+      soften(d, count);
+      if (dropout.active) thin(d, e, count);
+      add_values(d.row, d.score, d.value_row, count);
+    }
+  }
+
+  A* weights_of(int64_t e) const { return static_cast<A*>(p.weights) + int64_t(p.edge_id[e]) * H; }
+
+  // scores -> exp(score - top), after raising top to the block's maximum
+  DYNAGAT_INLINE void soften(Desk<A>& d, int64_t count) const {
+    const int64_t T = tile.vectors, vectors = (count * H + W - 1) / W;
+    V* s = reinterpret_cast<V*>(d.score);
+    for (int64_t t = 0; t < T; ++t) d.fall[t] = d.top[t];
+    for (int64_t v = 0, t = 0; v < vectors; ++v, t = t + 1 == T ? 0 : t + 1)
+      d.fall[t] = max(d.fall[t], s[v]);
+    if (H % W) {
+      tile.fold(d.fall, d.head, [](A x, A y) { return x > y ? x : y; });
+      tile.spread(d.head, d.fall);
+    }
+    raise(d);
+    for (int64_t t = 0; t < T; ++t) d.part[t] = V{};
+    for (int64_t v = 0, t = 0; v < vectors; ++v, t = t + 1 == T ? 0 : t + 1) {
+      s[v] = exp(s[v] - d.top[t]);
+      d.part[t] += s[v];
+    }
+    for (int64_t t = 0; t < T; ++t) d.total[t] += d.part[t];
+  }
+
+  // top := fall, and what was summed so far shrinks by exp(old top - new top)
+  DYNAGAT_INLINE void raise(Desk<A>& d) const {
+    const A* before = reinterpret_cast<const A*>(d.top);
+    const A* now = reinterpret_cast<const A*>(d.fall);
+    bool higher = false, fresh = true;
+    for (int64_t h = 0; h < H; ++h) {
+      higher |= now[h] > before[h];
+      fresh &= before[h] == -std::numeric_limits<A>::infinity();
+    }
+    if (!higher) return;
+    if (fresh) {  // nothing was summed yet
+      for (int64_t t = 0; t < tile.vectors; ++t) d.top[t] = d.fall[t];
+      return;
+    }
+    for (int64_t t = 0; t < tile.vectors; ++t) {
+      const V shrink = exp(d.top[t] - d.fall[t]);
+      d.top[t] = d.fall[t];
+      d.fall[t] = shrink;
+      d.total[t] *= shrink;
+    }
+    const A* shrink = reinterpret_cast<const A*>(d.fall);
+    for (int64_t h = 0, v = 0; h < H; ++h)
+      for (const int64_t last = v + rows.per_head; v < last; ++v)
+        store(d.row + v * W, load(d.row + v * W) * shrink[h]);
+  }
+
+  void thin(Desk<A>& d, int64_t e, int64_t count) const {
+    for (int64_t b = 0; b < count; ++b) {
+      dropout.factors(p.edge_id[e + b], H, d.factor);
+      for (int64_t h = 0; h < H; ++h) d.score[b * H + h] *= d.factor[h];
+    }
+  }
+
+  // row += Σ_b weight[b, head] · value_row[b]
+  DYNAGAT_INLINE void add_values(A* row, const A* weight, const A* const* value_row,
+                                 int64_t count) const {
+    for_groups<Per, 8>(rows.vectors, rows.per_head, [&](int64_t v, auto group, const int64_t* head) {
+      constexpr int G = decltype(group)::value;
+      V sum[G];
+      for (int k = 0; k < G; ++k) sum[k] = load(row + (v + k) * W);
+      for (int64_t b = 0; b < count; ++b) {
+        const A* x = value_row[b] + v * W;
+        const A* w = weight + b * H;
+        for (int k = 0; k < G; ++k) sum[k] += w[head[k]] * load(x + k * W);
+      }
+      for (int k = 0; k < G; ++k) store(row + (v + k) * W, sum[k]);
+    });
+  }
+
+  void finish(Desk<A>& d, int64_t i) const {
+    A *total = d.head, *inverse = d.head2;
+    tile.fold(d.total, total, [](A x, A y) { return x + y; });
+    const A* top = reinterpret_cast<const A*>(d.top);
+    A* lse = static_cast<A*>(p.lse) + i * H;
+    for (int64_t h = 0; h < H; ++h) {
+      lse[h] = top[h] + std::log(total[h]);
+      inverse[h] = total[h] == 0 ? A(0) : 1 / total[h];
+    }
+    for (int64_t h = 0, v = 0; h < H; ++h)
+      for (const int64_t last = v + rows.per_head; v < last; ++v)
+        store(d.row + v * W, load(d.row + v * W) * inverse[h]);
+    rows.write(p.out, i, d.row);
+  }
+
+  // stored scores -> weights exp(score - top) / total, for edges [from, to) of one query
+  void finish_weights(Desk<A>& d, int64_t from, int64_t to) {
+    if (!p.weights || fault) return;
+    tile.spread(d.head2, d.total);  // 1 / total
+    V* s = reinterpret_cast<V*>(d.score);
+    for (int64_t e = from; e < to; e += block) {
+      const int64_t count = std::min(block, to - e), T = tile.vectors;
+      for (int64_t b = 0; b < count; ++b)
+        std::memcpy(d.score + b * H, weights_of(e + b), H * sizeof(A));
+      for (int64_t v = 0, t = 0; v * W < count * H; ++v, t = t + 1 == T ? 0 : t + 1)
+        s[v] = exp(s[v] - d.top[t]) * d.total[t];
+      for (int64_t b = 0; b < count; ++b)
+        std::memcpy(weights_of(e + b), d.score + b * H, H * sizeof(A));
+    }
+  }
+
+  void run_hubs(const Plan& plan) {
+    const int64_t T = tile.vectors * W, part = 2 * T + P;
+    Buffer<A> parts(int64_t(plan.segments.size()) * part);
+    parallel_for(plan.segments.size(), p.threads, [&](int64_t n) {
+      auto d = desk();
+      const Segment& s = plan.segments[n];
+      start(d);
+      soak(d, s.group, s.relation, s.begin, s.end);
+      A* to = &parts[n * part];
+      std::memcpy(to, d.top, T * sizeof(A));
+      std::memcpy(to + T, d.total, T * sizeof(A));
+      std::memcpy(to + 2 * T, d.row, P * sizeof(A));
+    });
+    Buffer<A> settled(int64_t(plan.hubs.size()) * 2 * H);  // top and 1 / total of each hub
+    parallel_for(plan.hubs.size(), p.threads, [&](int64_t n) {
+      auto d = desk();
+      const Hub& hub = plan.hubs[n];
+      start(d);
+      for (int64_t s = hub.first_segment; s < hub.last_segment; ++s) merge(d, &parts[s * part]);
+      finish(d, hub.group);
+      std::memcpy(&settled[n * 2 * H], d.top, H * sizeof(A));
+      std::memcpy(&settled[n * 2 * H + H], d.head2, H * sizeof(A));
+    });
+    if (!p.weights) return;
+    for (size_t n = 0; n < plan.hubs.size(); ++n) {
+      const int64_t first = plan.hubs[n].first_segment;
+      parallel_for(plan.hubs[n].last_segment - first, p.threads, [&](int64_t s) {
+        auto d = desk();
+        tile.spread(&settled[n * 2 * H], d.top);
+        std::memcpy(d.head2, &settled[n * 2 * H + H], H * sizeof(A));
+        finish_weights(d, plan.segments[first + s].begin, plan.segments[first + s].end);
+      });
+    }
+  }
+
+  // (top, total, row) of the desk joined with those of a later segment
+  void merge(Desk<A>& d, const A* part) const {
+    const int64_t T = tile.vectors;
+    const A *top = part, *total = part + T * W, *row = part + 2 * T * W;
+    for (int64_t t = 0; t < T; ++t) d.fall[t] = max(d.top[t], load(top + t * W));
+    raise(d);
+    for (int64_t t = 0; t < T; ++t) {
+      d.fall[t] = exp(load(top + t * W) - d.top[t]);
+      d.total[t] += load(total + t * W) * d.fall[t];
+    }
+    const A* shrink = reinterpret_cast<const A*>(d.fall);
+    for (int64_t h = 0, v = 0; h < H; ++h)
+      for (const int64_t last = v + rows.per_head; v < last; ++v)
+        store(d.row + v * W, load(d.row + v * W) + load(row + v * W) * shrink[h]);
+  }
+
+};
+
+}  // namespace DYNAGAT_ISA
+}  // namespace dynagat

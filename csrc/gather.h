@@ -1,0 +1,230 @@
+// What forward and backward share: a task's scratch, gathering a block of edges, scoring it.
+#pragma once
+#include <atomic>
+#include <type_traits>
+
+#include "memory.h"
+#include "parallel.h"
+#include "plan.h"
+#include "scores.h"
+
+namespace dynagat {
+namespace DYNAGAT_ISA {
+
+// Scratch of one task.
+template <class A>
+struct Desk {
+  Buffer<char> memory;
+  char* next;
+  const A *q, *dout_row;  // the query's rows: stored, or unpacked into `query` and `dout`
+  const char** next_row;
+  A *query, *keys, *sums, *values, *dout, *score, *raw, *grad, *factor, *factor2, *sums_of_query, *row, *row2, *head, *head2;
+  Vec<A> *partial, *top, *total, *fall, *part, *part2;
+  const A **key_row, **sum_row, **value_row, **edge_row;
+  const uint8_t** sign_row;
+
+  template <class T>
+  T* take(int64_t count) {
+    T* taken = reinterpret_cast<T*>(next);
+    next += (count * sizeof(T) + 63) / 64 * 64;
+    return taken;
+  }
+
+  Desk(int64_t block, int64_t padded, int64_t heads, int64_t tile, bool rows_are_copied)
+      : memory(measure(block, padded, heads, tile, rows_are_copied)), next(memory.data()) {
+    const int64_t wide = (block * heads + width<A> - 1) / width<A> * width<A>;
+    const int64_t copies = rows_are_copied ? block : 0;
+    query = take<A>(padded), dout = take<A>(padded), row = take<A>(padded), row2 = take<A>(padded);
+    keys = take<A>(copies * padded), sums = take<A>(copies * padded), values = take<A>(copies * padded);
+    score = take<A>(wide), raw = take<A>(wide), grad = take<A>(wide);
+    factor = take<A>(heads), factor2 = take<A>(heads), sums_of_query = take<A>(2 * heads);
+    head = take<A>(heads), head2 = take<A>(heads);
+    partial = take<Vec<A>>(wide);
+    top = take<Vec<A>>(tile), total = take<Vec<A>>(tile), fall = take<Vec<A>>(tile);
+    part = take<Vec<A>>(tile), part2 = take<Vec<A>>(tile);
+    key_row = take<const A*>(block), sum_row = take<const A*>(block);
+    value_row = take<const A*>(block), edge_row = take<const A*>(block);
+    sign_row = take<const uint8_t*>(block), next_row = take<const char*>(block);
+  }
+
+  static int64_t measure(int64_t block, int64_t padded, int64_t heads, int64_t tile, bool copied) {
+    const int64_t numbers = (4 + (copied ? 3 * block : 0)) * padded + 6 * heads + 3 * (block * heads + 8);
+    const int64_t vectors = block * heads + 8 + 5 * tile;
+    return numbers * sizeof(A) + vectors * 32 + 6 * block * sizeof(void*) + 32 * 64;
+  }
+};
+
+// A is the compute type, Per the vectors per head (see sum_per_head).
+template <class A, Mechanism M, int Per>
+class Gather {
+ protected:
+  static constexpr int W = width<A>;
+  static constexpr bool gat = M == Mechanism::gat, gatv2 = M == Mechanism::gatv2;
+  static constexpr bool dpgat = M == Mechanism::dpgat;
+  using V = Vec<A>;
+
+  const Problem& p;
+  const Rows<A> rows;
+  const Tile<A> tile;
+  const Dropout dropout;
+  const int64_t R, H, P, D, block, ahead;
+  const A slope, scale;
+  const void* const value;
+  const bool copies;         // rows are unpacked, or get edge features added
+  Buffer<A> a, edge_weight;  // padded: [R, P], [R, D, P] (gat: [R, D, H])
+  Buffer<uint8_t> sign_bytes;  // [positions, vectors]: where z is not positive; backward only
+  std::atomic<int> fault{0};
+
+  explicit Gather(const Problem& p)
+      : p(p), rows(p.heads, p.channels, p.storage), tile(p.heads), dropout(p), R(p.relations),
+        H(p.heads), P(rows.padded), D(p.edge ? p.edge_dim : 0),
+        block(std::clamp<int64_t>(16384 / (P * int64_t(sizeof(A))), 4, 32)),
+        ahead(std::clamp<int64_t>(8192 / rows.bytes, 2, 16)), slope(A(p.slope)),
+        scale(A(1 / std::sqrt(double(p.channels)))), value(p.value ? p.value : p.key),
+        copies(!rows.direct || D > 0) {
+    if (gatv2) {
+      a = Buffer<A>(R * P);
+      for (int64_t row = 0; row < R * H; ++row) pad(static_cast<const A*>(p.a), 1, row, &a[0], row);
+    }
+    if (!D) return;
+    edge_weight = Buffer<A>(R * D * edge_width());
+    auto* w = static_cast<const A*>(p.edge_weight);
+    for (int64_t r = 0; r < R; ++r)
+      for (int64_t k = 0; k < D; ++k)
+        for (int64_t h = 0; h < H; ++h) {
+          const int64_t to = (r * D + k) * H + h;
+          if (gat) edge_weight[to] = w[(r * H + h) * D + k];
+          else pad(w + k, D, r * H + h, &edge_weight[0], to);
+        }
+  }
+
+  // the numbers of one relation and one edge feature: a padded row, in gat one per head
+  int64_t edge_width() const { return gat ? H : P; }
+
+  // to[row] = from[row, :, 0] of [rows, C, stride], padded with zeros
+  void pad(const A* from, int64_t stride, int64_t from_row, A* to, int64_t row) const {
+    const int64_t padded = rows.per_head * W;
+    for (int64_t c = 0; c < padded; ++c)
+      to[row * padded + c] = c < p.channels ? from[(from_row * p.channels + c) * stride] : A(0);
+  }
+
+  int64_t begin(int64_t i, int64_t r) const { return p.rowptr[i * R + r]; }
+  int64_t end(int64_t i, int64_t r) const { return p.rowptr[i * R + r + 1]; }
+  Desk<A> desk() const { return Desk<A>(block, P, H, tile.vectors, copies); }
+  void fail(Fault what) { fault = int(what); }
+
+  // fn(g) for the groups of a task that are not hubs
+  template <class Fn>
+  void for_task(const Plan& plan, int64_t task, const int32_t* rowptr, const Fn& fn) const {
+    for (int64_t g = plan.bounds[task]; g < plan.bounds[task + 1]; ++g)
+      if (rowptr[(g + 1) * R] - rowptr[g * R] <= plan.longest) fn(g);
+  }
+
+  DYNAGAT_INLINE bool gather(Desk<A>& d, int64_t e, int64_t count, int64_t r) {
+    for (int64_t b = 0; b < count; ++b) {
+      const int64_t j = p.key_index[e + b];
+      if (uint64_t(j) >= uint64_t(p.num_keys)) return fail(Fault::key_index), false;
+      const int64_t row = j * R + r;
+      if (!gat) d.key_row[b] = rows.read(p.key, row, d.keys + b * (copies ? P : 0));
+      if (gat || p.value) d.value_row[b] = rows.read(value, row, d.values + b * (copies ? P : 0));
+      else d.value_row[b] = d.key_row[b];
+      if (!gat) d.sum_row[b] = d.key_row[b];
+    }
+    if (D && !gather_edges(d, e, count, r)) return false;
+    return true;
+  }
+
+  bool gather_edges(Desk<A>& d, int64_t e, int64_t count, int64_t r) {
+    for (int64_t b = 0; b < count; ++b) {
+      const int64_t id = p.edge_id[e + b];
+      if (uint64_t(id) >= uint64_t(p.num_edges)) return fail(Fault::edge_id), false;
+      d.edge_row[b] = static_cast<const A*>(p.edge) + id * D;
+      if (gat) continue;
+      A* sum = d.sums + b * P;  // key_j + W_e e_ij
+      for (int64_t v = 0; v < P; v += W) store(sum + v, load(d.key_row[b] + v));
+      for (int64_t k = 0; k < D; ++k) {
+        const V x = all(d.edge_row[b][k]);
+        const A* w = &edge_weight[(r * D + k) * P];
+        for (int64_t v = 0; v < P; v += W) store(sum + v, load(sum + v) + x * load(w + v));
+      }
+      d.sum_row[b] = sum;
+    }
+    return true;
+  }
+
+  bool edge_ids_fit(int64_t e, int64_t count) {
+    for (int64_t b = 0; b < count; ++b)
+      if (uint64_t(p.edge_id[e + b]) >= uint64_t(p.num_edges)) return fail(Fault::edge_id), false;
+    return true;
+  }
+
+  DYNAGAT_INLINE void prefetch_edge(int64_t at, int64_t r) const {
+    if (at >= p.num_positions) return;
+    const int64_t row = int64_t(p.key_index[at]) * R + r;
+    prefetch(rows.at(value, row), rows.bytes);
+    if (dpgat || (gatv2 && p.value)) prefetch(rows.at(p.key, row), rows.bytes);
+    if (gat) __builtin_prefetch(static_cast<const A*>(p.key) + row * H);
+  }
+
+  static DYNAGAT_INLINE V bend(V z, V slope) {
+    if constexpr (Per == 0) return leaky<A>(z, slope);
+    else return max(z, z * slope);  // any slope up to one; the dispatch sends larger ones to Per = 0
+  }
+
+  // d.score[b, h], padded with -inf to whole vectors. Signed: also leaves the signs of z.
+  template <bool Signed>
+  DYNAGAT_INLINE void score(Desk<A>& d, int64_t e, int64_t count, int64_t i, int64_t r) {
+    if constexpr (gat) {
+      score_gat(d, e, count, i, r);
+    } else {
+      const A* q = d.q;
+      const A* attention = gatv2 ? &a[r * P] : nullptr;
+      const V s = all(slope);
+      for (int64_t b = 0; b < count; ++b) {
+        prefetch_edge(e + b + ahead, r);
+        const A* k = d.sum_row[b];
+        V* partial = d.partial + b * H;
+        if constexpr (dpgat) {
+          sum_per_head<Per, A>(H, rows.per_head, partial,
+                               [&](int64_t v) { return load(q + v * W) * load(k + v * W); });
+        } else {
+          uint8_t* sign = Signed ? &sign_bytes[(e + b) * rows.vectors] : nullptr;
+          sum_per_head<Per, A>(H, rows.per_head, partial, [&](int64_t v) {
+            const V z = load(q + v * W) + load(k + v * W);
+            if constexpr (Signed) sign[v] = signs(z);
+            return load(attention + v * W) * bend(z, s);
+          });
+        }
+      }
+      add_up_heads(d.partial, count, d.score);
+      if constexpr (dpgat)
+        for (int64_t at = 0; at < count * H; ++at) d.score[at] *= scale;
+      for (int64_t at = count * H; at % W; ++at) d.score[at] = -std::numeric_limits<A>::infinity();
+    }
+  }
+
+  void score_gat(Desk<A>& d, int64_t e, int64_t count, int64_t i, int64_t r) {
+    const A* query = static_cast<const A*>(p.query) + (i * R + r) * H;
+    for (int64_t b = 0; b < count; ++b) {
+      prefetch_edge(e + b + ahead, r);
+      const A* key = static_cast<const A*>(p.key) + (int64_t(p.key_index[e + b]) * R + r) * H;
+      A* raw = d.raw + b * H;
+      for (int64_t h = 0; h < H; ++h) raw[h] = query[h] + key[h];
+      for (int64_t k = 0; k < D; ++k)
+        for (int64_t h = 0; h < H; ++h) raw[h] += d.edge_row[b][k] * edge_weight[(r * D + k) * H + h];
+    }
+    const V s = all(slope);
+    for (int64_t at = 0; at < count * H; at += W) store(d.score + at, leaky<A>(load(d.raw + at), s));
+    for (int64_t at = count * H; at % W; ++at) d.score[at] = -std::numeric_limits<A>::infinity();
+  }
+
+  // vectors of partial sums -> sums
+  DYNAGAT_INLINE void add_up_heads(V* partial, int64_t count, A* sums) const {
+    for (int64_t at = count * H; at % W; ++at) partial[at] = V{};
+    for (int64_t at = 0; at < count * H; at += W) store(sums + at, sum_each(partial + at));
+  }
+
+};
+
+}  // namespace DYNAGAT_ISA
+}  // namespace dynagat

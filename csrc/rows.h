@@ -1,0 +1,122 @@
+// Rows of a table: read as padded rows of the compute type, written back in the storage type.
+//
+// A padded row has H heads of VC vectors each. Where C fills whole vectors and the storage type is
+// the compute type, a padded row *is* the stored row and nothing is copied.
+#pragma once
+#include "problem.h"
+#include "simd.h"
+
+namespace dynagat {
+namespace DYNAGAT_ISA {
+
+DYNAGAT_INLINE float from_bfloat16(uint16_t x) {
+  uint32_t bits = uint32_t(x) << 16;
+  float y;
+  std::memcpy(&y, &bits, 4);
+  return y;
+}
+DYNAGAT_INLINE uint16_t to_bfloat16(float x) {
+  uint32_t bits;
+  std::memcpy(&bits, &x, 4);
+  if (x != x) return uint16_t(bits >> 16) | 0x40;
+  return uint16_t((bits + 0x7fff + ((bits >> 16) & 1)) >> 16);  // to nearest, ties to even
+}
+#if defined(__F16C__)
+DYNAGAT_INLINE float from_float16(uint16_t x) { return _cvtsh_ss(x); }
+DYNAGAT_INLINE uint16_t to_float16(float x) { return _cvtss_sh(x, 0); }
+#else
+inline float from_float16(uint16_t x) {
+  const uint32_t sign = uint32_t(x & 0x8000) << 16, exponent = (x >> 10) & 31, rest = x & 1023;
+  if (exponent == 0) return (sign ? -1.0f : 1.0f) * std::ldexp(float(rest), -24);
+  const uint32_t bits = sign | (exponent == 31 ? 0x7f800000 : (exponent + 112) << 23) | rest << 13;
+  float y;
+  std::memcpy(&y, &bits, 4);
+  return y;
+}
+inline uint16_t to_float16(float x) {
+  uint32_t bits;
+  std::memcpy(&bits, &x, 4);
+  const uint16_t sign = (bits >> 16) & 0x8000;
+  const uint32_t size = bits & 0x7fffffff;
+  if (size > 0x7f800000) return sign | 0x7e00;
+  if (size >= 0x477ff000) return sign | 0x7c00;  // rounds to infinity
+  if (size < 0x38800000) {                       // subnormal in half precision
+    float y;
+    std::memcpy(&y, &size, 4);
+    return sign | uint16_t(std::nearbyint(std::ldexp(y, 24)));
+  }
+  return sign | uint16_t((size - 0x38000000 + 0xfff + ((size >> 13) & 1)) >> 13);
+}
+#endif
+
+template <class A>
+struct Rows {
+  int64_t heads, channels, per_head, vectors, padded, bytes;  // per_head: vectors of one head
+  Storage storage;
+  bool direct;
+
+  Rows(int64_t heads, int64_t channels, Storage storage)
+      : heads(heads), channels(channels), per_head((channels + width<A> - 1) / width<A>),
+        vectors(heads * per_head), padded(vectors * width<A>),
+        bytes(heads * channels * bytes_of(storage)), storage(storage),
+        direct(channels % width<A> == 0 &&
+               storage == (sizeof(A) == 8 ? Storage::float64 : Storage::float32)) {}
+
+  DYNAGAT_INLINE const char* at(const void* table, int64_t row) const {
+    return static_cast<const char*>(table) + row * bytes;
+  }
+
+  DYNAGAT_INLINE const A* read(const void* table, int64_t row, A* scratch) const {
+    if (direct) return reinterpret_cast<const A*>(at(table, row));
+    return unpack(at(table, row), scratch);
+  }
+
+  const A* unpack(const char* from, A* to) const {
+    const int64_t stride = per_head * width<A>;
+    for (int64_t h = 0; h < heads; ++h, to += stride, from += channels * bytes_of(storage)) {
+      if (storage == Storage::bfloat16) {
+        auto* x = reinterpret_cast<const uint16_t*>(from);
+        for (int64_t c = 0; c < channels; ++c) to[c] = from_bfloat16(x[c]);
+      } else if (storage == Storage::float16) {
+        auto* x = reinterpret_cast<const uint16_t*>(from);
+        int64_t c = 0;
+#if defined(__F16C__)
+        if constexpr (sizeof(A) == 4)
+          for (; c + 8 <= channels; c += 8)
+            _mm256_storeu_ps(to + c, _mm256_cvtph_ps(_mm_loadu_si128((const __m128i*)(x + c))));
+#endif
+        for (; c < channels; ++c) to[c] = from_float16(x[c]);
+      } else {
+        std::memcpy(to, from, channels * sizeof(A));
+      }
+      for (int64_t c = channels; c < stride; ++c) to[c] = 0;
+    }
+    return to - heads * stride;
+  }
+
+  DYNAGAT_INLINE void write(void* table, int64_t row, const A* from) const {
+    char* to = const_cast<char*>(at(table, row));
+    if (direct) {
+      auto* y = reinterpret_cast<A*>(to);
+      for (int64_t v = 0; v < vectors; ++v) store(y + v * width<A>, load(from + v * width<A>));
+    } else {
+      pack(to, from);
+    }
+  }
+
+  void pack(char* to, const A* from) const {
+    const int64_t stride = per_head * width<A>;
+    for (int64_t h = 0; h < heads; ++h, from += stride, to += channels * bytes_of(storage)) {
+      auto* half = reinterpret_cast<uint16_t*>(to);
+      if (storage == Storage::bfloat16)
+        for (int64_t c = 0; c < channels; ++c) half[c] = to_bfloat16(from[c]);
+      else if (storage == Storage::float16)
+        for (int64_t c = 0; c < channels; ++c) half[c] = to_float16(from[c]);
+      else
+        std::memcpy(to, from, channels * sizeof(A));
+    }
+  }
+};
+
+}  // namespace DYNAGAT_ISA
+}  // namespace dynagat

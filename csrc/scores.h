@@ -1,0 +1,114 @@
+// Per-head arithmetic on padded rows: sums over channels, the dropout hash, numbers per head.
+#pragma once
+#include <limits>
+#include <numeric>
+
+#include "rows.h"
+
+namespace dynagat {
+namespace DYNAGAT_ISA {
+
+// partial[h] = Σ over the vectors v of head h of term(v). Per = vectors per head: 1, 2, 4, 8 for any
+// multiple of 8, 0 for any number.
+template <int Per, class A, class Term>
+DYNAGAT_INLINE void sum_per_head(int64_t heads, int64_t per_head, Vec<A>* partial, const Term& term) {
+  if constexpr (Per == 1) {
+    for (int64_t h = 0; h < heads; ++h) partial[h] = term(h);
+  } else if constexpr (Per == 2) {
+    for (int64_t h = 0; h < heads; ++h) partial[h] = term(2 * h) + term(2 * h + 1);
+  } else if constexpr (Per == 4) {
+    for (int64_t h = 0; h < heads; ++h)
+      partial[h] = (term(4 * h) + term(4 * h + 1)) + (term(4 * h + 2) + term(4 * h + 3));
+  } else if constexpr (Per == 8) {
+    for (int64_t h = 0, v = 0; h < heads; ++h) {
+      Vec<A> s0{}, s1{}, s2{}, s3{};
+      for (const int64_t end = v + per_head; v < end; v += 4)
+        s0 += term(v), s1 += term(v + 1), s2 += term(v + 2), s3 += term(v + 3);
+      partial[h] = (s0 + s1) + (s2 + s3);
+    }
+  } else {
+    for (int64_t h = 0, v = 0; h < heads; ++h) {
+      Vec<A> s{};
+      for (const int64_t end = v + per_head; v < end; ++v) s += term(v);
+      partial[h] = s;
+    }
+  }
+}
+
+// fn(v, lanes, head_of) for groups of vectors: head_of(k) is the head of vector v + k.
+template <int Per, int Group, class Fn>
+DYNAGAT_INLINE void for_groups(int64_t vectors, int64_t per_head, const Fn& fn) {
+  int64_t v = 0;
+  auto head_of = [&](int64_t first, int64_t k) {
+    if constexpr (Per == 1 || Per == 2 || Per == 4) return first / Per + k / Per;
+    else if constexpr (Per == 8) return first / per_head;  // Group divides 8
+    else return (first + k) / per_head;
+  };
+  constexpr int step = Per == 0 ? 1 : Group;
+  for (; v + step <= vectors; v += step) {
+    int64_t heads[step];
+    for (int k = 0; k < step; ++k) heads[k] = head_of(v, k);
+    fn(v, std::integral_constant<int, step>{}, heads);
+  }
+  for (; v < vectors; ++v) {
+    const int64_t head = Per == 0 ? v / per_head : v / (Per == 8 ? per_head : Per);
+    fn(v, std::integral_constant<int, 1>{}, &head);
+  }
+}
+
+// Numbers per head, repeated so that they line up with vectors over [edges, H].
+template <class A>
+struct Tile {
+  int64_t heads, vectors;
+  explicit Tile(int64_t heads)
+      : heads(heads), vectors(std::lcm<int64_t>(heads, width<A>) / width<A>) {}
+
+  void spread(const A* per_head, Vec<A>* tile) const {
+    A* to = reinterpret_cast<A*>(tile);
+    if (heads == 1) {
+      tile[0] = all(per_head[0]);
+    } else {
+      for (int64_t at = 0; at < vectors * width<A>; at += heads)
+        for (int64_t h = 0; h < heads; ++h) to[at + h] = per_head[h];
+    }
+  }
+  template <class Join>
+  void fold(const Vec<A>* tile, A* per_head, const Join& join) const {
+    const A* from = reinterpret_cast<const A*>(tile);
+    for (int64_t h = 0; h < heads; ++h) per_head[h] = from[h];
+    for (int64_t at = heads; at < vectors * width<A>; at += heads)
+      for (int64_t h = 0; h < heads; ++h) per_head[h] = join(per_head[h], from[at + h]);
+  }
+};
+
+// Counter-based dropout: a hash of (seed, edge, head). `keep_mask` in ops/reference.py is its twin.
+struct Dropout {
+  uint64_t threshold, first_count;
+  uint32_t first, second;
+  double scale;
+  bool active;
+
+  explicit Dropout(const Problem& p)
+      : threshold(uint64_t(p.dropout * 4294967296.0)), first_count(p.first_count),
+        first(mix(uint32_t(p.seed) ^ 0x9E3779B9u)), second(mix(uint32_t(p.seed >> 32) ^ first)),
+        scale(p.dropout < 1 ? 1 / (1 - p.dropout) : 0), active(p.dropout > 0) {}
+
+  static DYNAGAT_INLINE uint32_t mix(uint32_t x) {
+    x = (x ^ (x >> 16)) * 0x21F0AAADu;
+    x = (x ^ (x >> 15)) * 0xD35A2D97u;
+    return x ^ (x >> 15);
+  }
+  // factor[h] = 0 or 1 / (1 - p) for the heads of one edge
+  template <class A>
+  void factors(int64_t edge, int64_t heads, A* factor) const {
+    const uint64_t start = first_count + uint64_t(edge) * heads;
+    for (int64_t h = 0; h < heads; ++h) {
+      const uint64_t count = start + h;
+      const uint32_t drawn = mix(mix(uint32_t(count) ^ first) + (uint32_t(count >> 32) ^ second));
+      factor[h] = drawn >= threshold ? A(scale) : A(0);
+    }
+  }
+};
+
+}  // namespace DYNAGAT_ISA
+}  // namespace dynagat

@@ -1,0 +1,304 @@
+"""Graph: edges grouped by the query that attends and, transposed, by the key attended to."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+from dynagat.native import kernels
+
+INDEX_DTYPES = (torch.int32, torch.int64)
+MAX_ROWS = 2**31 - 1  # positions and rows are held as int32
+
+
+@dataclass(frozen=True, eq=False)
+class Graph:
+    """Query i attends to key_index[p] for every position p of its rows i·R .. i·R + R - 1 in `rowptr`.
+
+    Row i·R + r holds the edges of query i under relation r, in the caller's order; R = 1 without
+    relations. `edge_id[p]` is the caller's number of the edge at position p. The transposed rows
+    list, for key j, the queries that attend to it and the positions of those edges.
+
+    Make one with `Graph.from_edges` or `Graph.from_edge_index`; it never changes afterwards.
+    """
+
+    rowptr: Tensor  # [num_queries · R + 1] int32
+    key_index: Tensor  # [E] int32
+    edge_id: Tensor  # [E] int32
+    key_rowptr: Tensor  # [num_keys · R + 1] int32
+    key_query: Tensor  # [E] int32: the query of each transposed edge
+    key_position: Tensor  # [E] int32: its position in `key_index`
+    num_queries: int
+    num_keys: int
+    num_edges: int  # how many numbers edge_id draws from; merged loops leave gaps
+    num_relations: int = 1
+
+    @classmethod
+    def from_edges(
+        cls,
+        query_index: Tensor,
+        key_index: Tensor,
+        num_queries: int,
+        num_keys: int | None = None,
+        *,
+        relation: Tensor | None = None,
+        num_relations: int = 1,
+        self_loops: bool = False,
+    ) -> Graph:
+        """Group the edges (query_index[e], key_index[e]); any order, duplicates are kept.
+
+        With `self_loops` the result is that of `with_self_loops`, in one go.
+        """
+        num_keys = num_queries if num_keys is None else num_keys
+        _check_sizes(num_queries, num_keys, num_relations)
+        _check_edges(query_index, key_index, relation, num_relations)
+        if self_loops and num_relations > 1:
+            raise ValueError(
+                "self_loops needs a graph without relations; call with_self_loops(relation)"
+            )
+        edges = (query_index, key_index, relation, None)
+        first_loop = query_index.shape[0] if self_loops else None
+        return _grouped(edges, num_queries, num_keys, num_relations, first_loop, 0)
+
+    @classmethod
+    def from_edge_index(
+        cls,
+        edge_index: Tensor,
+        size: int | tuple[int, int],
+        *,
+        relation: Tensor | None = None,
+        num_relations: int = 1,
+        self_loops: bool = False,
+    ) -> Graph:
+        """From PyG's [2, E] array of (key, query) pairs; `size` is N or (num_keys, num_queries)."""
+        check_edge_index(edge_index)
+        num_keys, num_queries = size if isinstance(size, tuple) else (size, size)
+        return cls.from_edges(
+            edge_index[1],
+            edge_index[0],
+            num_queries,
+            num_keys,
+            relation=relation,
+            num_relations=num_relations,
+            self_loops=self_loops,
+        )
+
+    def with_self_loops(self, relation: int = 0) -> Graph:
+        """The graph in which each of the first min(num_queries, num_keys) nodes has one loop.
+
+        Loops that exist are replaced. The loop of node i gets the edge number num_edges + i, after
+        all of the caller's edges; with relations, it is of the given one.
+        """
+        if not 0 <= relation < self.num_relations:
+            raise ValueError(f"relation must lie in [0, {self.num_relations}), but is {relation}")
+        kind = self.relation if self.num_relations > 1 else None
+        edges = (self.query_index, self.key_index, kind, self.edge_id)
+        return _grouped(
+            edges, self.num_queries, self.num_keys, self.num_relations, self.num_edges, relation
+        )
+
+    @cached_property
+    def row_index(self) -> Tensor:  # [E]
+        """The row i·R + r of each position."""
+        rows = torch.arange(len(self.rowptr) - 1, dtype=torch.int32, device=self.rowptr.device)
+        return torch.repeat_interleave(rows, self.rowptr.diff(), output_size=len(self.key_index))
+
+    @cached_property
+    def query_index(self) -> Tensor:  # [E]
+        """The query i of each position."""
+        return self.row_index // self.num_relations if self.num_relations > 1 else self.row_index
+
+    @property
+    def relation(self) -> Tensor:  # [E]
+        """The relation r of each position."""
+        return self.row_index % self.num_relations
+
+    @property
+    def device(self) -> torch.device:
+        return self.rowptr.device
+
+    @property
+    def tensors(self) -> list[Tensor]:
+        """The six arrays, in the order of the fields."""
+        return [
+            self.rowptr,
+            self.key_index,
+            self.edge_id,
+            self.key_rowptr,
+            self.key_query,
+            self.key_position,
+        ]
+
+    def to(self, device: torch.device | str) -> Graph:
+        """The same graph on another device."""
+        moved = [tensor.to(device) for tensor in self.tensors]
+        return Graph(
+            *moved, self.num_queries, self.num_keys, self.num_edges, self.num_relations
+        )
+
+    def __repr__(self) -> str:
+        relations = f", relations={self.num_relations}" if self.num_relations > 1 else ""
+        return (
+            f"Graph(queries={self.num_queries}, keys={self.num_keys}, "
+            f"edges={len(self.key_index)}{relations})"
+        )
+
+
+def check_edge_index(edge_index: Tensor, name: str = "edge_index") -> None:
+    """A [2, E] integer array, or a sentence that says what it is instead."""
+    if not isinstance(edge_index, Tensor):
+        raise TypeError(f"{name} must be a tensor, but is a {type(edge_index).__name__}")
+    if edge_index.dim() != 2 or edge_index.shape[0] != 2:
+        raise ValueError(f"{name} must have shape [2, E], but has {list(edge_index.shape)}")
+    _check_index_dtype(edge_index, name)
+
+
+def _check_index_dtype(index: Tensor, name: str) -> None:
+    if index.dtype not in INDEX_DTYPES:
+        first = f" and starts with {index.flatten()[0].item()}" if index.numel() else ""
+        raise TypeError(f"{name} must hold int32 or int64, but holds {index.dtype}{first}")
+
+
+def _check_edges(
+    query_index: Tensor, key_index: Tensor, relation: Tensor | None, num_relations: int
+) -> None:
+    named = {"query_index": query_index, "key_index": key_index}
+    if relation is not None:
+        named["relation"] = relation
+    elif num_relations > 1:
+        raise ValueError(f"relation is missing, but num_relations is {num_relations}")
+    for name, index in named.items():
+        if not isinstance(index, Tensor):
+            raise TypeError(f"{name} must be a tensor, but is a {type(index).__name__}")
+        _check_index_dtype(index, name)
+        if index.dim() != 1 or index.shape != query_index.shape:
+            raise ValueError(
+                f"{name} must have one entry per edge, shape {list(query_index.shape)[:1]}, "
+                f"but has shape {list(index.shape)}"
+            )
+        if index.device != query_index.device:
+            raise ValueError(
+                f"{name} must be on {query_index.device} as query_index is, but is on {index.device}"
+            )
+
+
+def _check_sizes(num_queries: int, num_keys: int, num_relations: int) -> None:
+    named = {"num_queries": num_queries, "num_keys": num_keys, "num_relations": num_relations}
+    for name, size in named.items():
+        if isinstance(size, (bool, float)) or size < (name == "num_relations"):
+            raise ValueError(f"{name} must be a count, but is {size}")
+
+
+def _grouped(
+    edges: tuple[Tensor, Tensor, Tensor | None, Tensor | None],
+    num_queries: int,
+    num_keys: int,
+    num_relations: int,
+    first_loop: int | None,
+    loop_relation: int,
+) -> Graph:
+    """The Graph of `edges` = (query, key, relation, edge_id), with loops numbered from first_loop."""
+    num_edges = edges[0].shape[0] if first_loop is None else first_loop
+    num_edges += 0 if first_loop is None else min(num_queries, num_keys)
+    if max(num_edges, num_queries * num_relations, num_keys * num_relations) > MAX_ROWS:
+        raise ValueError(
+            f"a Graph holds at most {MAX_ROWS} edges and rows, but has {num_edges} edges, "
+            f"{num_queries} queries and {num_keys} keys of {num_relations} relations"
+        )
+    loop = -1 if first_loop is None else first_loop
+    traced = torch.compiler.is_compiling()
+    group = _group_op if traced else _group  # an op only where one is needed: it costs more to call
+    arrays = group(*edges, num_queries, num_keys, num_relations, loop, loop_relation)
+    if loop >= 0 and not traced:
+        used = int(arrays[0][-1])  # fewer than were made room for, if loops were there already
+        arrays = [a if n in (0, 3) or len(a) == used else a[:used] for n, a in enumerate(arrays)]
+    return Graph(*arrays, num_queries, num_keys, num_edges, num_relations)
+
+
+def _group(
+    query_index: Tensor,
+    key_index: Tensor,
+    relation: Tensor | None,
+    edge_id: Tensor | None,
+    num_queries: int,
+    num_keys: int,
+    num_relations: int,
+    first_loop: int,
+    loop_relation: int,
+) -> list[Tensor]:
+    """The six arrays of a Graph. With first_loop >= 0 loops are replaced; the arrays then have room
+    for one loop per node and are filled up to rowptr[-1]."""
+    loops = min(num_queries, num_keys) if first_loop >= 0 else 0
+    if kernels is None or query_index.device.type != "cpu":
+        edges = query_index, key_index, relation, edge_id
+        return _group_in_torch(
+            edges, num_queries, num_keys, num_relations, first_loop, loop_relation
+        )
+    arrays = _empty_arrays(query_index, num_queries, num_keys, num_relations, loops)
+    inputs = [None if t is None else t.contiguous() for t in (query_index, key_index, relation, edge_id)]
+    kernels.group(
+        edges=[(0, 0) if t is None else (t.data_ptr(), t.element_size()) for t in inputs],
+        num_edges=query_index.shape[0],
+        sizes=(num_queries, num_keys, num_relations),
+        loops=(first_loop, loop_relation),
+        arrays=[array.data_ptr() for array in arrays],
+        threads=torch.get_num_threads(),
+    )
+    return arrays
+
+
+_group_op = torch.library.custom_op("dynagat::group", _group, mutates_args=())
+
+
+@_group_op.register_fake
+def _(query_index, key_index, relation, edge_id, num_queries, num_keys, num_relations, first_loop, loop_relation):  # fmt: skip
+    loops = min(num_queries, num_keys) if first_loop >= 0 else 0
+    return _empty_arrays(query_index, num_queries, num_keys, num_relations, loops)
+
+
+def _empty_arrays(like: Tensor, num_queries: int, num_keys: int, num_relations: int, loops: int) -> list[Tensor]:  # fmt: skip
+    num_edges = like.shape[0] + loops
+    lengths = (num_queries * num_relations + 1, num_edges, num_edges)
+    lengths += (num_keys * num_relations + 1, num_edges, num_edges)
+    return [like.new_empty(length, dtype=torch.int32) for length in lengths]
+
+
+def _group_in_torch(edges, num_queries, num_keys, num_relations, first_loop, loop_relation):
+    """What the native counting sort does, with torch's stable sort."""
+    query, key, relation, ids = edges
+    _check_range(query, num_queries, "query_index")
+    _check_range(key, num_keys, "key_index")
+    relation = torch.zeros_like(query) if relation is None else relation
+    _check_range(relation, num_relations, "relation")
+    ids = torch.arange(len(query), device=query.device) if ids is None else ids
+    if first_loop >= 0:
+        kept = query != key
+        loop = torch.arange(min(num_queries, num_keys), device=query.device)
+        query, key = torch.cat([query[kept], loop]), torch.cat([key[kept], loop])
+        relation = torch.cat([relation[kept], torch.full_like(loop, loop_relation)])
+        ids = torch.cat([ids[kept], first_loop + loop])
+    row, key_row = query * num_relations + relation, key * num_relations + relation
+    order = torch.argsort(row, stable=True)
+    transposed = torch.argsort(key_row[order], stable=True)
+    arrays = [
+        _offsets(row, num_queries * num_relations),
+        key[order],
+        ids[order],
+        _offsets(key_row, num_keys * num_relations),
+        query[order][transposed],
+        transposed,
+    ]
+    return [array.to(torch.int32) for array in arrays]
+
+
+def _offsets(row: Tensor, num_rows: int) -> Tensor:
+    return torch.nn.functional.pad(torch.bincount(row, minlength=num_rows).cumsum(0), (1, 0))
+
+
+def _check_range(index: Tensor, size: int, name: str) -> None:
+    if len(index) and not 0 <= int(index.min()) <= int(index.max()) < size:
+        bad = index[(index < 0) | (index >= size)][0]
+        raise ValueError(f"{name} must lie in [0, {size}), but holds {int(bad)}")

@@ -1,0 +1,155 @@
+"""The definition of the ops, in plain torch: out_i = Σ_j α_ij value_j, α_i = softmax_j score_ij.
+
+Every array may have leading batch axes `*`. Tables have one row per node and relation: row i·R + r
+is node i under relation r, so without relations just node i. With
+P the edges of the graph in its own order, and i, j, r the query, key and relation of each:
+
+    gat     score_ij = LeakyReLU(query_score_i + key_score_j [+ W_e e_ij])
+    gatv2   score_ij = aᵀ LeakyReLU(query_i + key_j [+ W_e e_ij])
+    dpgat   score_ij = ⟨query_i, key_j [+ W_e e_ij]⟩ / √C
+
+The weights returned are those before dropout, in the caller's edge order.
+"""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from dynagat.graph import Graph
+
+
+def gat(
+    query_score: Tensor,  # [*, num_queries·R, H]
+    key_score: Tensor,  # [*, num_keys·R, H]
+    value: Tensor,  # [*, num_keys·R, H, C]
+    graph: Graph,
+    *,
+    slope: float = 0.2,
+    edge: Tensor | None = None,  # [num_edges, D], in the caller's order
+    edge_weight: Tensor | None = None,  # [R, H, D]
+    dropout: float = 0.0,
+    seed: Tensor | None = None,
+    return_weights: bool = False,
+) -> tuple[Tensor, Tensor | None]:  # out [*, num_queries, H, C], weights [*, num_edges, H]
+    """score_ij = LeakyReLU(query_score_i + key_score_j + W_e e_ij)"""
+    query_row, key_row = _rows(graph)
+    pair = query_score[..., query_row, :] + key_score[..., key_row, :]
+    if edge is not None:
+        pair = pair + _project(edge, edge_weight, graph)
+    return _attend(F.leaky_relu(pair, slope), value[..., key_row, :, :], graph, dropout, seed, return_weights)
+
+
+def gatv2(
+    query: Tensor,  # [*, num_queries·R, H, C]
+    key: Tensor,  # [*, num_keys·R, H, C]
+    a: Tensor,  # [R, H, C]
+    graph: Graph,
+    *,
+    value: Tensor | None = None,  # [*, num_keys·R, H, C]; the keys themselves, if not given
+    slope: float = 0.2,
+    edge: Tensor | None = None,  # [num_edges, D]
+    edge_weight: Tensor | None = None,  # [R, H, C, D]
+    dropout: float = 0.0,
+    seed: Tensor | None = None,
+    return_weights: bool = False,
+) -> tuple[Tensor, Tensor | None]:
+    """score_ij = aᵀ LeakyReLU(query_i + key_j + W_e e_ij)"""
+    query_row, key_row = _rows(graph)
+    pair = query[..., query_row, :, :] + key[..., key_row, :, :]  # [*, P, H, C]
+    if edge is not None:
+        pair = pair + _project(edge, edge_weight, graph)
+    relation = graph.relation.long()
+    score = (F.leaky_relu(pair, slope) * a[relation]).sum(-1)
+    value = key if value is None else value
+    return _attend(score, value[..., key_row, :, :], graph, dropout, seed, return_weights)
+
+
+def dpgat(
+    query: Tensor,  # [*, num_queries·R, H, C]
+    key: Tensor,  # [*, num_keys·R, H, C]
+    value: Tensor,  # [*, num_keys·R, H, C]
+    graph: Graph,
+    *,
+    edge: Tensor | None = None,  # [num_edges, D]
+    edge_weight: Tensor | None = None,  # [R, H, C, D]
+    dropout: float = 0.0,
+    seed: Tensor | None = None,
+    return_weights: bool = False,
+) -> tuple[Tensor, Tensor | None]:
+    """score_ij = ⟨query_i, key_j + W_e e_ij⟩ / √C"""
+    query_row, key_row = _rows(graph)
+    keys = key[..., key_row, :, :]  # [*, P, H, C]
+    if edge is not None:
+        keys = keys + _project(edge, edge_weight, graph)
+    score = (query[..., query_row, :, :] * keys).sum(-1) / query.shape[-1] ** 0.5
+    return _attend(score, value[..., key_row, :, :], graph, dropout, seed, return_weights)
+
+
+def keep_mask(seed: Tensor, batch: int, num_edges: int, heads: int, dropout: float) -> Tensor:
+    """[batch, num_edges, heads] of booleans: a hash of (seed, edge, head), as the kernels compute it."""
+    count = torch.arange(batch * num_edges * heads, device=seed.device)
+    low, high = count & 0xFFFFFFFF, count >> 32
+    first = _mix((seed & 0xFFFFFFFF) ^ 0x9E3779B9)
+    second = _mix(((seed >> 32) & 0xFFFFFFFF) ^ first)
+    drawn = _mix((_mix(low ^ first) + (high ^ second)) & 0xFFFFFFFF)
+    return (drawn >= int(dropout * 2**32)).view(batch, num_edges, heads)
+
+
+def _mix(x: Tensor) -> Tensor:
+    """A bijection of 32-bit words, held in int64, after which neighbours look unrelated."""
+    x = ((x ^ (x >> 16)) * 0x21F0AAAD) & 0xFFFFFFFF
+    x = ((x ^ (x >> 15)) * 0xD35A2D97) & 0xFFFFFFFF
+    return x ^ (x >> 15)
+
+
+def _rows(graph: Graph) -> tuple[Tensor, Tensor]:
+    """The query's and the key's table row of each edge."""
+    key = graph.key_index
+    key_row = key * graph.num_relations + graph.relation if graph.num_relations > 1 else key
+    return graph.row_index.long(), key_row.long()
+
+
+def _project(edge: Tensor, edge_weight: Tensor, graph: Graph) -> Tensor:
+    """W_e e of the relation of each edge: [P, H] or [P, H, C]"""
+    e = edge[graph.edge_id.long()]
+    if graph.num_relations == 1:
+        return torch.einsum("pd,...d->p...", e, edge_weight[0])
+    return torch.einsum("pd,p...d->p...", e, edge_weight[graph.relation.long()])
+
+
+def _attend(
+    score: Tensor,
+    values: Tensor,
+    graph: Graph,
+    dropout: float,
+    seed: Tensor | None,
+    return_weights: bool,
+) -> tuple[Tensor, Tensor | None]:
+    """score [*, P, H] and values [*, P, H, C] -> out and, if asked for, the weights"""
+    query, edge_id = graph.query_index.long(), graph.edge_id.long()
+    wide = score.to(torch.promote_types(score.dtype, torch.float32))
+    weight = _segment_softmax(wide, query, graph.num_queries)  # [*, P, H]
+    batch, heads = weight.shape[:-2], weight.shape[-1]
+    returned = None
+    if return_weights:
+        returned = weight.new_zeros(*batch, graph.num_edges, heads)
+        returned = returned.index_copy(-2, edge_id, weight)
+    if dropout > 0:
+        keep = keep_mask(seed, batch.numel(), graph.num_edges, heads, dropout)
+        keep = keep.view(*batch, graph.num_edges, heads)[..., edge_id, :]
+        weight = torch.where(keep, weight / (1 - dropout) if dropout < 1 else weight, 0.0)
+    message = weight[..., None] * values  # [*, P, H, C]
+    out = message.new_zeros(*message.shape[:-3], graph.num_queries, *message.shape[-2:])
+    return out.index_add(-3, query, message).to(values.dtype), returned
+
+
+def _segment_softmax(score: Tensor, index: Tensor, size: int) -> Tensor:
+    """[*, P, H] -> [*, P, H], summing to one over the edges that share an index."""
+    at = index[:, None].expand_as(score)
+    empty = score.new_full((*score.shape[:-2], size, score.shape[-1]), -torch.inf)
+    top = empty.scatter_reduce(-2, at, score.detach(), "amax")
+    weight = (score - top[..., index, :]).exp()
+    total = torch.zeros_like(empty).index_add(-2, index, weight)
+    return weight / total[..., index, :]

@@ -1,0 +1,76 @@
+"""The house keeps its order: imports go downhill, the library half needs torch and numpy only."""
+
+import ast
+import subprocess
+import sys
+import warnings
+from pathlib import Path
+
+import dynagat
+
+PACKAGE = Path(dynagat.__file__).parent
+FLOORS = ["native", "graph", "ops", "nn", "data", "sampling", "metrics", "training", "experiment"]
+FLOORS += ["benchmarks", "analysis", "significance", "report", "cli"]
+LIBRARY = {"native", "graph", "ops", "nn", "analysis", "__init__"}
+ALLOWED = {"torch", "numpy", "dynagat"}
+
+
+def imports_of(path):
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        if isinstance(node, ast.ImportFrom) and node.level == 0:
+            yield node.module or ""
+
+
+def floor_of(path):
+    return path.relative_to(PACKAGE).with_suffix("").parts[0]
+
+
+def test_imports_go_downhill():
+    for path in PACKAGE.rglob("*.py"):
+        here = floor_of(path)
+        for name in imports_of(path):
+            parts = name.split(".")
+            target = parts[1] if parts[0] == "dynagat" and len(parts) > 1 else None
+            if here in FLOORS and target in FLOORS:
+                assert FLOORS.index(target) <= FLOORS.index(here), f"{here} imports {target}"
+
+
+def test_importing_dynagat_imports_neither_pyg_nor_scipy():
+    script = "import sys, dynagat; assert not {'torch_geometric', 'scipy'} & set(sys.modules)"
+    subprocess.run([sys.executable, "-c", script], check=True)
+
+
+def test_without_the_native_module_one_warning_says_so():
+    script = """
+import sys, warnings
+sys.modules["dynagat._native"] = None
+with warnings.catch_warnings(record=True) as caught:
+    warnings.simplefilter("always")
+    import torch, dynagat
+    layer = dynagat.GATv2Conv(4, 2)
+    layer(torch.randn(3, 4), torch.tensor([[0, 1], [1, 2]])).sum().backward()
+    layer(torch.randn(3, 4), torch.tensor([[0, 1], [1, 2]]))
+ours = [str(w.message) for w in caught if "dynagat" in str(w.message)]
+assert len(ours) == 1 and "without its native kernels" in ours[0], ours
+"""
+    subprocess.run([sys.executable, "-c", script], check=True)
+
+
+def test_an_unknown_backend_is_an_error():
+    script = "import os; os.environ['DYNAGAT_BACKEND'] = 'fast'; import dynagat"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert "DYNAGAT_BACKEND must be one of fused, reference, but is 'fast'" in done.stderr
+
+
+def test_the_readme_runs():
+    """Every Python block of the README, one after the other, in one namespace."""
+    readme = (Path(__file__).parent.parent / "README.md").read_text()
+    blocks = [part.split("```")[0] for part in readme.split("```python\n")[1:]]
+    assert blocks
+    namespace = {}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for block in blocks:
+            exec(compile(block, "README.md", "exec"), namespace)

@@ -1,0 +1,132 @@
+"""What the native module promises besides numbers: same bits, threads, forks, instruction sets."""
+
+import os
+import subprocess
+import sys
+import threading
+
+import pytest
+import torch
+
+from dynagat.graph import Graph
+from dynagat.native import kernels
+from tests.problems import MECHANISMS, make_problem, random_graph
+
+pytestmark = pytest.mark.native
+if kernels is not None:
+    from dynagat.ops import fused
+
+
+def big_problem(mechanism, **options):
+    graph = random_graph(3000, 2500, 60_000, 1, 20_000)
+    return make_problem(mechanism, 8, 8, graph=graph, dtype=torch.float32, edge_dim=2, **options)
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+def test_bits_do_not_depend_on_threads_or_repetition(mechanism, threads):
+    problem = big_problem(mechanism, dropout=0.2)
+    threads(1)
+    once = problem.results(fused)
+    for number in (2, 3, 2, 1):
+        threads(number)
+        for x, y in zip(once, problem.results(fused)):
+            assert torch.equal(x, y)
+
+
+def test_grouping_does_not_depend_on_threads(threads):
+    edge_index = torch.randint(0, 1000, (2, 200_000))
+    threads(1)
+    once = Graph.from_edge_index(edge_index, 1000, self_loops=True)
+    threads(3)
+    again = Graph.from_edge_index(edge_index, 1000, self_loops=True)
+    assert all(torch.equal(x, y) for x, y in zip(once.tensors, again.tensors))
+
+
+def test_the_number_of_threads_is_torchs(threads):
+    """One thread of torch is one thread of ours: no other appears while the op runs."""
+    script = """
+import os, torch
+torch.set_num_threads(1)
+from tests.test_native import big_problem
+from dynagat.ops import fused
+big_problem("gatv2").results(fused)
+before = len(os.listdir("/proc/self/task"))
+big_problem("gatv2").run(fused)
+assert len(os.listdir("/proc/self/task")) == before
+"""
+    subprocess.run([sys.executable, "-c", script], check=True)
+
+
+def test_python_goes_on_while_the_kernel_runs():
+    graph = random_graph(20_000, 20_000, 2_000_000)
+    problem = make_problem("gatv2", 8, 16, graph=graph, dtype=torch.float32)
+    done = threading.Event()
+
+    def run():
+        problem.run(fused)
+        done.set()
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    turns = 0
+    while not done.is_set():
+        turns += 1
+        done.wait(0.001)
+    thread.join()
+    assert turns > 1
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
+@pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
+def test_a_forked_child_computes_the_same():
+    script = """
+import os, signal, sys, torch
+from tests.test_native import big_problem
+from dynagat.ops import fused
+torch.set_num_threads(2)
+problem = big_problem("gatv2")
+expected, _ = problem.run(fused)
+child = os.fork()
+if child == 0:
+    signal.alarm(60)
+    found, _ = problem.run(fused)
+    os._exit(0 if bytes(found.detach().numpy()) == bytes(expected.detach().numpy()) else 1)
+sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
+    subprocess.run([sys.executable, "-c", script], check=True, timeout=120)
+
+
+@pytest.mark.parametrize("name", ["baseline", "avx2"])
+def test_every_instruction_set_agrees_with_the_definition(name):
+    script = f"""
+from dynagat.native import kernels
+from dynagat.ops import fused, reference
+from tests.problems import MECHANISMS, make_problem, random_graph
+assert kernels.instruction_set == "{name}", kernels.instruction_set
+import torch
+for mechanism in MECHANISMS:
+    for dtype, limit in ((torch.float64, 1e-11), (torch.float32, 1e-4), (torch.float16, 2e-2)):
+        for shape in ((8, 8), (3, 5), (1, 64)):
+            problem = make_problem(mechanism, *shape, edge_dim=2, dtype=torch.float64).to(dtype)
+            found = problem.results(fused)
+            exact = problem.to(torch.float64).results(reference)
+            for x, y in zip(found, exact):
+                assert (x.double() - y).abs().max() <= limit * (1 + y.abs().max())
+"""
+    if name == "avx2" and kernels.instruction_set == "baseline":
+        pytest.skip("this machine has no AVX2")
+    environment = {**os.environ, "DYNAGAT_ISA": name}
+    subprocess.run([sys.executable, "-c", script], check=True, env=environment)
+
+
+def test_the_checksum_sees_any_change():
+    numbers = torch.arange(100_001, dtype=torch.int32)
+    before = kernels.checksum(numbers.data_ptr(), 400_004, 2)
+    assert before == kernels.checksum(numbers.data_ptr(), 400_004, 1)
+    for at in (0, 1, 50_000, 100_000):
+        changed = numbers.clone()
+        changed[at] += 1
+        assert kernels.checksum(changed.data_ptr(), 400_004, 2) != before
+    swapped = numbers.clone()
+    swapped[[10, 20]] = numbers[[20, 10]]
+    assert kernels.checksum(swapped.data_ptr(), 400_004, 2) != before
