@@ -26,7 +26,7 @@ format: $(VENV)/check
 	$(BIN)/ruff format src tests bench
 	$(BIN)/clang-format -i csrc/*
 
-bench: $(VENV)/bench
+bench: $(VENV)/bench $(VENV)/dgl
 	$(BIN)/python -m bench
 
 bench-quick: $(VENV)/bench
@@ -41,6 +41,11 @@ $(VENV)/torch: constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet torch -c constraints.txt
 	$(BIN)/pip install --quiet "scikit-build-core>=0.10" "nanobind>=2.4" cmake ninja
+	touch $@
+
+# A peer for the bench, where it installs: its own requirements would replace torch.
+$(VENV)/dgl: $(VENV)/bench
+	-$(BIN)/pip install --quiet --no-deps dgl==1.1.3
 	touch $@
 
 # The package with one of its extras; the native module is compiled once and kept in build/.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -100,13 +99,15 @@ class Graph:
             edges, self.num_queries, self.num_keys, self.num_relations, self.num_edges, relation
         )
 
-    @cached_property
+    @property
     def row_index(self) -> Tensor:  # [E]
         """The row i·R + r of each position."""
-        rows = torch.arange(len(self.rowptr) - 1, dtype=torch.int32, device=self.rowptr.device)
-        return torch.repeat_interleave(rows, self.rowptr.diff(), output_size=len(self.key_index))
+        num_rows = self.rowptr.shape[0] - 1
+        rows = torch.arange(num_rows, dtype=torch.int32, device=self.rowptr.device)
+        num_positions = self.key_index.shape[0]
+        return torch.repeat_interleave(rows, self.rowptr.diff(), output_size=num_positions)
 
-    @cached_property
+    @property
     def query_index(self) -> Tensor:  # [E]
         """The query i of each position."""
         return self.row_index // self.num_relations if self.num_relations > 1 else self.row_index
@@ -188,7 +189,7 @@ def _check_edges(
 def _check_sizes(num_queries: int, num_keys: int, num_relations: int) -> None:
     named = {"num_queries": num_queries, "num_keys": num_keys, "num_relations": num_relations}
     for name, size in named.items():
-        if isinstance(size, (bool, float)) or size < (name == "num_relations"):
+        if isinstance(size, (bool, float)) or size < int(name == "num_relations"):
             raise ValueError(f"{name} must be a count, but is {size}")
 
 
@@ -203,13 +204,14 @@ def _grouped(
     """The Graph of `edges` = (query, key, relation, edge_id), with loops numbered from first_loop."""
     num_edges = edges[0].shape[0] if first_loop is None else first_loop
     num_edges += 0 if first_loop is None else min(num_queries, num_keys)
-    if max(num_edges, num_queries * num_relations, num_keys * num_relations) > MAX_ROWS:
+    traced = torch.compiler.is_compiling()
+    largest = 0 if traced else max(num_edges, num_queries * num_relations, num_keys * num_relations)
+    if largest > MAX_ROWS:  # a traced program would carry the comparison along as a guard
         raise ValueError(
             f"a Graph holds at most {MAX_ROWS} edges and rows, but has {num_edges} edges, "
             f"{num_queries} queries and {num_keys} keys of {num_relations} relations"
         )
     loop = -1 if first_loop is None else first_loop
-    traced = torch.compiler.is_compiling()
     group = _group_op if traced else _group  # an op only where one is needed: it costs more to call
     arrays = group(*edges, num_queries, num_keys, num_relations, loop, loop_relation)
     if loop >= 0 and not traced:

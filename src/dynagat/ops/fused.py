@@ -1,6 +1,6 @@
 """The native twins of `reference`: the same names and signatures, with autograd.
 
-The forward pass saves its inputs and lse [B, N, H], nothing per edge. Compiled and exported programs
+The forward pass saves its inputs and top [*, N, H], each query's largest score; nothing per edge. Compiled and exported programs
 see the ops `dynagat::attend` and `dynagat::attend_backward` as single nodes; eager code runs the same
 two functions through `torch.autograd.Function`, which costs a fifth of an op's overhead.
 """
@@ -15,7 +15,7 @@ from dynagat.native import kernels
 
 MECHANISMS = {"gat": 0, "gatv2": 1, "dpgat": 2}
 STORAGE = {torch.float32: 0, torch.float64: 1, torch.bfloat16: 2, torch.float16: 3}
-HUGE = 1 << 22  # bytes; below, huge pages gain nothing
+LARGE = 1 << 22  # bytes from which memory is worth keeping for the next call
 
 
 def gat(
@@ -85,19 +85,14 @@ def _attend(
     seed: Tensor | None,
     return_weights: bool,
 ) -> tuple[Tensor, Tensor | None]:
-    """Flatten the batch axes, settle the dtypes, call the op."""
+    """Settle the dtypes, call the op."""
     query, key, value, a = tables
-    wide = key if value is None else value  # [*, N·R, H, C]
-    batch, storage = wide.shape[:-3], wide.dtype
+    storage = (key if value is None else value).dtype
     if storage not in STORAGE:
         raise TypeError(f"the tables must hold floats, but hold {storage}")
     compute = torch.promote_types(storage, torch.float32)
     scores = compute if mechanism == "gat" else storage
-    axes = 2 if mechanism == "gat" else 3
-    size = batch.numel()
-    query, key = (t.to(scores).reshape(size, *t.shape[t.dim() - axes :]) for t in (query, key))
-    if value is not None:
-        value = value.reshape(size, *value.shape[-3:])
+    query, key = query.to(scores), key.to(scores)
     a, edge, edge_weight = (None if t is None else t.to(compute) for t in (a, *edges))
     traced = torch.compiler.is_compiling() or type(query) not in (Tensor, torch.nn.Parameter)
     call = attend if traced else _Attend.apply
@@ -105,8 +100,7 @@ def _attend(
         mechanism, query, key, value, a, edge, edge_weight, graph.tensors, graph.num_edges,
         graph.num_relations, slope, dropout, seed, return_weights,
     )  # fmt: skip
-    out = out.view(*batch, *out.shape[1:])
-    return out, weights.view(*batch, *weights.shape[1:]) if return_weights else None
+    return out, weights if return_weights else None
 
 
 def _forward(
@@ -125,18 +119,19 @@ def _forward(
     seed: Tensor | None,
     return_weights: bool,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """out [B, N, H, C], lse [B, N, H], weights [B, num_edges, H] (empty if not asked for)"""
+    """out [*, N, H, C], top [*, N, H], weights [*, num_edges, H] (empty if not asked for)"""
     inputs = [None if t is None else t.contiguous() for t in (query, key, value, a, edge, edge_weight)]
     _check(mechanism, inputs, graph, num_edges, relations)
-    out, lse, weights = _empty_results(*inputs[:3], graph, num_edges, relations, return_weights)
+    out, top, weights = _empty_results(*inputs[:3], graph, num_edges, relations, return_weights)
     weights.zero_()
     problem = _problem(mechanism, inputs, graph, num_edges, relations, slope, dropout, seed)
-    for b in range(out.shape[0]):
-        _point(problem, b, query=inputs[0], key=inputs[1], value=inputs[2])
-        _point(problem, b, out=out, lse=lse, weights=weights if return_weights else None)
-        problem.first_count = b * num_edges * out.shape[2]
+    batch = out.shape[:-3].numel()
+    for b in range(batch):
+        _point(problem, b, batch, query=inputs[0], key=inputs[1], value=inputs[2])
+        _point(problem, b, batch, out=out, top=top, weights=weights if return_weights else None)
+        problem.first_count = b * num_edges * out.shape[-2]
         kernels.forward(problem)
-    return out, lse, weights
+    return out, top, weights
 
 
 attend = torch.library.custom_op(
@@ -159,7 +154,7 @@ def _backward(
     a: Tensor | None,
     edge: Tensor | None,
     edge_weight: Tensor | None,
-    lse: Tensor,
+    top: Tensor,
     graph: list[Tensor],
     num_edges: int,
     relations: int,
@@ -171,32 +166,28 @@ def _backward(
     """Gradients of query, key, value, a, edge, edge_weight; empty where there is none."""
     inputs = [None if t is None else t.contiguous() for t in (query, key, value, a, edge, edge_weight)]
     _check(mechanism, inputs, graph, num_edges, relations)
-    dout, lse = dout.contiguous(), lse.contiguous()
+    dout, top = dout.contiguous(), top.contiguous()
     dweights = None if dweights is None else dweights.contiguous()
-    grads = [_empty_like(t) for t in inputs]
+    tables = [_empty_like(t) for t in inputs[:3]]
+    shared = [top.new_zeros(() if t is None else t.shape) for t in inputs[3:]]  # by the batch
     if not wants_dedge:
-        grads[4] = lse.new_empty(0)
+        shared[1] = top.new_zeros(0)
     problem = _problem(mechanism, inputs, graph, num_edges, relations, slope, dropout, seed)
-    parts = [grads[n].new_zeros(grads[n].shape) for n in (3, 4, 5)]  # summed over the batch
-    for b in range(dout.shape[0]):
-        _point(problem, b, query=inputs[0], key=inputs[1], value=inputs[2])
-        _point(problem, b, dout=dout, dweights=dweights, lse=lse)
-        _point(problem, b, dquery=grads[0], dkey=grads[1])
-        _point(problem, b, dvalue=grads[2] if value is not None else None)
-        problem.first_count = b * num_edges * lse.shape[2]
-        for name, part in zip(("da", "dedge", "dedge_weight"), parts):
-            setattr(problem, name, part.data_ptr() if part.numel() else 0)
+    batch = top.shape[:-2].numel()
+    for b in range(batch):
+        _point(problem, b, batch, query=inputs[0], key=inputs[1], value=inputs[2])
+        _point(problem, b, batch, dout=dout, dweights=dweights, top=top)
+        _point(problem, b, batch, dquery=tables[0], dkey=tables[1])
+        _point(problem, b, batch, dvalue=None if value is None else tables[2])
+        problem.first_count = b * num_edges * top.shape[-1]
+        parts = shared if b == 0 else [torch.zeros_like(total) for total in shared]
+        for name, part, given in zip(("da", "dedge", "dedge_weight"), parts, inputs[3:]):
+            setattr(problem, name, part.data_ptr() if given is not None and part.numel() else 0)
         kernels.backward(problem)
-        if b == 0:
-            grads[3:] = parts
-            parts = [p.new_zeros(p.shape) for p in parts] if dout.shape[0] > 1 else parts
-        else:
-            for total, part in zip(grads[3:], parts):
+        if b > 0:
+            for total, part in zip(shared, parts):
                 total += part
-                part.zero_()
-    if dout.shape[0] == 0:
-        grads[3:] = parts
-    return tuple(grads)
+    return *tables, *shared
 
 
 attend_backward = torch.library.custom_op(
@@ -205,12 +196,12 @@ attend_backward = torch.library.custom_op(
 
 
 @attend_backward.register_fake
-def _(dout, dweights, mechanism, query, key, value, a, edge, edge_weight, lse, graph, num_edges, relations, slope, dropout, seed, wants_dedge):  # fmt: skip
-    inputs = (query, key, value, a, edge, edge_weight)
-    grads = [lse.new_empty(0) if t is None else t.new_empty(t.shape) for t in inputs]
+def _(dout, dweights, mechanism, query, key, value, a, edge, edge_weight, top, graph, num_edges, relations, slope, dropout, seed, wants_dedge):  # fmt: skip
+    tables = [top.new_empty(0) if t is None else torch.empty_like(t) for t in (query, key, value)]
+    shared = [top.new_empty(() if t is None else t.shape) for t in (a, edge, edge_weight)]
     if not wants_dedge:
-        grads[4] = lse.new_empty(0)
-    return tuple(grads)
+        shared[1] = top.new_empty(0)
+    return *tables, *shared
 
 
 def _save(ctx, inputs, output):
@@ -222,15 +213,15 @@ def _save(ctx, inputs, output):
 
 
 def _pull_back(ctx, dout, _, dweights, call=attend_backward):
-    query, key, value, a, edge, edge_weight, lse, seed, *graph = ctx.saved_tensors
+    query, key, value, a, edge, edge_weight, top, seed, *graph = ctx.saved_tensors
     mechanism, num_edges, relations, slope, dropout = ctx.options
     if dout is None and dweights is None:
         return *[None] * 7, [None] * len(graph), *[None] * 6
     if dout is None:
         wide = key if value is None else value
-        dout = wide.new_zeros(*lse.shape, wide.shape[-1])
+        dout = wide.new_zeros(*top.shape, wide.shape[-1])
     grads = call(
-        dout, dweights, mechanism, query, key, value, a, edge, edge_weight, lse, graph, num_edges,
+        dout, dweights, mechanism, query, key, value, a, edge, edge_weight, top, graph, num_edges,
         relations, slope, dropout, seed, ctx.needs_input_grad[5],
     )  # fmt: skip
     inputs = (query, key, value, a, edge, edge_weight)
@@ -284,23 +275,30 @@ def _empty_results(query, key, value, graph, num_edges, relations, return_weight
     wide = key if value is None else value
     compute = torch.promote_types(wide.dtype, torch.float32)
     num_queries = (graph[0].shape[0] - 1) // relations
-    batch, heads, channels = wide.shape[0], wide.shape[2], wide.shape[3]
-    out = _empty_like(wide.new_empty(0), (batch, num_queries, heads, channels))
-    lse = wide.new_empty(batch, num_queries, heads, dtype=compute)
+    batch, (heads, channels) = wide.shape[:-3], wide.shape[-2:]
+    out = _empty_like(wide, (*batch, num_queries, heads, channels))
+    top = wide.new_empty(*batch, num_queries, heads, dtype=compute)
     edges = num_edges if return_weights else 0
-    return out, lse, wide.new_empty(batch, edges, heads, dtype=compute)
+    return out, top, wide.new_empty(*batch, edges, heads, dtype=compute)
+
+
+def empty(shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
+    """Uninitialised memory for a result; where large, from the pool of earlier results."""
+    count = 1
+    for length in shape:
+        count *= length
+    if count * dtype.itemsize < LARGE:
+        return torch.empty(shape, dtype=dtype)
+    return kernels.allocate(shape, STORAGE[dtype])
 
 
 def _empty_like(tensor: Tensor | None, shape=None) -> Tensor:
-    """Uninitialised, on huge pages where large; empty for None."""
     if tensor is None:
         return torch.empty(0)
-    new = tensor.new_empty(tensor.shape if shape is None else shape)
-    if not torch.compiler.is_compiling() and type(new) is Tensor:
-        num_bytes = new.numel() * new.element_size()
-        if num_bytes >= HUGE:
-            kernels.advise_huge(new.data_ptr(), num_bytes)
-    return new
+    shape = tensor.shape if shape is None else shape
+    if torch.compiler.is_compiling() or type(tensor) not in (Tensor, torch.nn.Parameter):
+        return tensor.new_empty(shape)
+    return empty(shape, tensor.dtype)
 
 
 def _problem(mechanism, inputs, graph, num_edges, relations, slope, dropout, seed):
@@ -327,12 +325,12 @@ def _problem(mechanism, inputs, graph, num_edges, relations, slope, dropout, see
     return problem
 
 
-def _point(problem, batch: int, **tensors: Tensor | None) -> None:
-    """Point fields of the problem at one batch of the given tensors."""
+def _point(problem, b: int, batch: int, **tensors: Tensor | None) -> None:
+    """Point fields of the problem at the part of each tensor that belongs to batch b."""
     for name, tensor in tensors.items():
         at = 0
         if tensor is not None:
-            at = tensor.data_ptr() + batch * tensor.stride(0) * tensor.element_size()
+            at = tensor.data_ptr() + b * (tensor.numel() // batch) * tensor.element_size()
         setattr(problem, name, at)
 
 
@@ -340,13 +338,13 @@ def _check(mechanism, inputs, graph, num_edges, relations) -> None:
     """The lengths the kernels rely on; what is inside the graph's arrays they check themselves."""
     query, key, value, a, edge, edge_weight = inputs
     wide = key if value is None else value
-    batch, _, heads, channels = wide.shape
+    batch, (heads, channels) = wide.shape[:-3], wide.shape[-2:]
     num_queries, num_keys = ((len(graph[n]) - 1) // relations for n in (0, 3))
     row = (heads,) if mechanism == "gat" else (heads, channels)
     shapes = {
-        "query": (query, (batch, num_queries * relations, *row)),
-        "key": (key, (batch, num_keys * relations, *row)),
-        "value": (value, (batch, num_keys * relations, heads, channels)),
+        "query": (query, (*batch, num_queries * relations, *row)),
+        "key": (key, (*batch, num_keys * relations, *row)),
+        "value": (value, (*batch, num_keys * relations, heads, channels)),
         "a": (a, (relations, heads, channels)),
     }
     if edge is not None:

@@ -60,8 +60,8 @@ def gatv2(
     pair = query[..., query_row, :, :] + key[..., key_row, :, :]  # [*, P, H, C]
     if edge is not None:
         pair = pair + _project(edge, edge_weight, graph)
-    relation = graph.relation.long()
-    score = (F.leaky_relu(pair, slope) * a[relation]).sum(-1)
+    a = a[graph.relation.long()] if graph.num_relations > 1 else a
+    score = (F.leaky_relu(pair, slope) * a).sum(-1)
     value = key if value is None else value
     return _attend(score, value[..., key_row, :, :], graph, dropout, seed, return_weights)
 

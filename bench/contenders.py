@@ -1,0 +1,184 @@
+"""Contenders: the same layer, weights included, by PyG, by PyG compiled, by DGL and by us."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch_geometric.nn as pyg
+from torch import Generator, Tensor, nn
+
+import dynagat
+from bench.cases import Case
+from bench.isolation import CannotRun, reason_of
+from bench.machine import available_bytes
+
+# The largest sum of tensors alive at once, in units of E·H·C floats; design.md, section 2, for PyG.
+PEAK = {"pyg": 6.6, "compiled": 2.0, "dgl": 6.6}
+
+# By mechanism, PyG's names of the parameters and those of others, where they differ.
+OUR_NAMES = {
+    "gat": {},
+    "gatv2": {},
+    "dpgat": {
+        "lin_key.weight": "lin_l.weight",
+        "lin_query.weight": "lin_r.weight",
+        "lin_value.weight": "lin_v.weight",
+    },
+}
+DGL_NAMES = {
+    "gat": {"att_src": "attn_l", "att_dst": "attn_r", "lin.weight": "fc.weight"},
+    "gatv2": {
+        "att": "attn",
+        "lin_l.weight": "fc_src.weight",
+        "lin_l.bias": "fc_src.bias",
+        "lin_r.weight": "fc_dst.weight",
+        "lin_r.bias": "fc_dst.bias",
+        "bias": "",  # DGL's layer has none
+    },
+}
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """What all contenders of a case are given."""
+
+    x: Tensor  # [N, in]
+    edge_index: Tensor  # [2, E] of (key, query)
+    gradient: Tensor  # [N, H·C], of the output
+
+
+@dataclass(frozen=True)
+class Contender:
+    """A layer on its graph. A step is forward and backward: what training does with a layer."""
+
+    forward: Callable[[Any], Tensor]  # the edges in its own form -> [N, H·C]
+    prepare: Callable[[], Any]  # those edges; not timed
+    parameters: Mapping[str, Tensor]  # by PyG's names; x is one if it has a gradient
+    gradient: Tensor
+
+    def step(self, edges: Any) -> Tensor:
+        for parameter in self.parameters.values():
+            parameter.grad = None
+        out = self.forward(edges)
+        out.backward(self.gradient)
+        return out
+
+
+def draw_inputs(case: Case) -> Inputs:
+    generator = Generator().manual_seed(1)
+    x = torch.randn(case.graph.num_nodes, case.in_dim, generator=generator)
+    shape = (case.graph.num_nodes, case.heads * case.channels)
+    gradient = torch.randn(shape, generator=generator)
+    return Inputs(x.requires_grad_(case.input_grad), case.graph.edge_index(), gradient)
+
+
+def start(name: str, case: Case, inputs: Inputs) -> Contender:
+    """The contender of that name, ready for its first step; or CannotRun."""
+    _check_memory(name, case, inputs.edge_index.shape[1])
+    return CONTENDERS[name](case, inputs)
+
+
+def start_pyg(case: Case, inputs: Inputs) -> Contender:
+    return _contender(_pyg_layer(case), case, inputs, {}, lambda: inputs.edge_index)
+
+
+def start_compiled(case: Case, inputs: Inputs) -> Contender:
+    if not case.compiles:
+        raise CannotRun("not compiled in a quick run")
+    torch.compiler.reset()
+    layer = _pyg_layer(case)
+    compiled = torch.compile(layer, dynamic=False)
+    return _contender(layer, case, inputs, {}, lambda: inputs.edge_index, compiled)
+
+
+def start_dgl(case: Case, inputs: Inputs) -> Contender:
+    if case.mechanism not in DGL_NAMES:
+        raise CannotRun("its DotGatConv has one projection for queries, keys and values: less work")
+    try:
+        import dgl
+        from dgl.nn import pytorch as layers
+    except (ImportError, OSError, RuntimeError) as error:
+        raise CannotRun(f"not importable: {reason_of(error)}") from error
+    graph = dgl.graph(tuple(inputs.edge_index), num_nodes=case.graph.num_nodes)
+    graph.create_formats_()
+    make = {"gat": layers.GATConv, "gatv2": layers.GATv2Conv}[case.mechanism]
+    layer = make(case.in_dim, case.channels, case.heads, allow_zero_in_degree=True)
+    names = DGL_NAMES[case.mechanism]
+    return _contender(
+        layer, case, inputs, names, lambda: graph, lambda x, edges: layer(edges, x).flatten(1)
+    )
+
+
+def start_dynagat(case: Case, inputs: Inputs) -> Contender:
+    layer = _our_layer(case)
+    return _contender(layer, case, inputs, OUR_NAMES[case.mechanism], lambda: inputs.edge_index)
+
+
+def start_dynagat_on_new_graphs(case: Case, inputs: Inputs) -> Contender:
+    """Edges that were never seen before, as ragged batches are: the graph is built in the step."""
+    layer = _our_layer(case)
+    return _contender(layer, case, inputs, OUR_NAMES[case.mechanism], inputs.edge_index.clone)
+
+
+CONTENDERS: Mapping[str, Callable[[Case, Inputs], Contender]] = {
+    "pyg": start_pyg,
+    "compiled": start_compiled,
+    "dgl": start_dgl,
+    "dynagat": start_dynagat,
+    "dynagat, new graph": start_dynagat_on_new_graphs,
+}
+
+
+def _pyg_layer(case: Case) -> nn.Module:
+    torch.manual_seed(2)
+    sizes = (case.in_dim, case.channels, case.heads)
+    if case.mechanism == "dpgat":  # only without any bias do it and DPGATConv compute the same
+        return pyg.TransformerConv(*sizes, root_weight=False, beta=False, bias=False)
+    make = {"gat": pyg.GATConv, "gatv2": pyg.GATv2Conv}[case.mechanism]
+    return make(*sizes, add_self_loops=False)
+
+
+def _our_layer(case: Case) -> nn.Module:
+    kinds = {"gat": dynagat.GATConv, "gatv2": dynagat.GATv2Conv, "dpgat": dynagat.DPGATConv}
+    has_bias = case.mechanism != "dpgat"
+    sizes = (case.in_dim, case.channels, case.heads)
+    return kinds[case.mechanism](*sizes, add_self_loops=False, bias=has_bias)
+
+
+def _contender(
+    layer: nn.Module,
+    case: Case,
+    inputs: Inputs,
+    names: Mapping[str, str],
+    prepare: Callable[[], Any],
+    call: Callable[[Tensor, Any], Tensor] | None = None,
+) -> Contender:
+    """The layer with PyG's weights; `call` where it is not just layer(x, edges)."""
+    parameters = _copy_weights_(layer, case, names)
+    if inputs.x.requires_grad:
+        parameters["x"] = inputs.x
+    call = layer if call is None else call
+    return Contender(lambda edges: call(inputs.x, edges), prepare, parameters, inputs.gradient)
+
+
+def _copy_weights_(layer: nn.Module, case: Case, names: Mapping[str, str]) -> dict[str, Tensor]:
+    """Give the layer PyG's weights; its parameters by PyG's names."""
+    own, copied = dict(layer.named_parameters()), {}
+    for name, source in _pyg_layer(case).named_parameters():
+        if name.startswith("lin_skip") or not names.get(name, name):
+            continue  # what TransformerConv has but does not use, or what DGL's layer has not
+        copied[name] = own[names.get(name, name)]
+        copied[name].data.copy_(source.data)
+    return copied
+
+
+def _check_memory(name: str, case: Case, num_edges: int) -> None:
+    needed = PEAK.get(name, 0.0) * num_edges * case.heads * case.channels * 4
+    there = available_bytes()
+    if needed > there:
+        raise CannotRun(
+            f"needs about {needed / 1e9:.1f} GB of memory, but {there / 1e9:.1f} GB are available"
+        )

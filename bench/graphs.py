@@ -1,0 +1,150 @@
+"""Recipes of the graphs we measure on: each is a frozen value, and always draws the same edges."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import asdict, dataclass
+from typing import Any, final
+
+import torch
+from torch import Generator, Tensor
+
+SEED = 0
+
+
+class Recipe(ABC):
+    """Abstract. Edges in PyG's form, [2, E] of (key, query), drawn from a seed of their own."""
+
+    num_nodes: int
+    num_edges: int
+
+    def edge_index(self) -> Tensor:
+        return self.draw(Generator().manual_seed(SEED))
+
+    @abstractmethod
+    def draw(self, generator: Generator) -> Tensor: ...
+
+    def describe(self) -> dict[str, Any]:
+        """What tells this recipe from others, for the records."""
+        return {"recipe": type(self).__name__, **asdict(self)}  # pyright: ignore
+
+
+@final
+@dataclass(frozen=True)
+class PowerLaw(Recipe):
+    """Undirected, without double edges, in the order of PyG's ToUndirected; then one loop per node.
+
+    Both ends are drawn with weights (rank + 10)^-0.55, ranks being spread over the nodes at random.
+    The sizes are those of ogbn-arxiv, symmetrised.
+    """
+
+    num_nodes: int = 169_343
+    num_edges: int = 2_484_941  # 2,315,598 and the loops
+
+    def draw(self, generator: Generator) -> Tensor:
+        num_pairs = (self.num_edges - self.num_nodes) // 2
+        drawn = num_pairs + num_pairs // 8
+        pairs = self._distinct_pairs(drawn, generator)
+        while len(pairs) < num_pairs:  # a small dense graph, where many pairs come up again
+            drawn *= 2
+            pairs = self._distinct_pairs(drawn, generator)
+        pairs = pairs[torch.randperm(len(pairs), generator=generator)[:num_pairs]]
+        return _undirected(pairs // self.num_nodes, pairs % self.num_nodes, self.num_nodes)
+
+    def _distinct_pairs(self, count: int, generator: Generator) -> Tensor:
+        """Up to `count` pairs of nodes i < j, each as the number i·N + j."""
+        total = torch.arange(10, self.num_nodes + 10).double().pow(-0.55).cumsum(0)
+        place = torch.rand(2, count, dtype=torch.double, generator=generator) * total[-1]
+        rank = torch.searchsorted(total, place).clamp_(max=self.num_nodes - 1)
+        ends = torch.randperm(self.num_nodes, generator=generator)[rank]
+        low, high = ends.amin(0), ends.amax(0)
+        return torch.unique((low * self.num_nodes + high)[low < high])
+
+
+@final
+@dataclass(frozen=True)
+class Uniform(Recipe):
+    """The even graph: both ends of every edge are any node, each as likely."""
+
+    num_nodes: int = 169_343
+    num_edges: int = 2_484_941
+
+    def draw(self, generator: Generator) -> Tensor:
+        return torch.randint(self.num_nodes, (2, self.num_edges), generator=generator)
+
+
+@final
+@dataclass(frozen=True)
+class Hub(Recipe):
+    """The even graph, but `hub_degree` of its edges have node 0 for their query, or their key."""
+
+    num_nodes: int = 169_343
+    num_edges: int = 2_484_941
+    hub_degree: int = 1_000_000
+    end: str = "query"
+
+    def draw(self, generator: Generator) -> Tensor:
+        edges = torch.randint(self.num_nodes, (2, self.num_edges), generator=generator)
+        edges[int(self.end == "query"), : self.hub_degree] = 0
+        return edges[:, torch.randperm(self.num_edges, generator=generator)]
+
+
+@final
+@dataclass(frozen=True)
+class Molecules(Recipe):
+    """A batch of random trees with one or two ring closures, and a loop at each atom."""
+
+    num_graphs: int = 2_770
+    num_atoms: int = 18
+
+    @property
+    def num_nodes(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return self.num_graphs * self.num_atoms
+
+    @property
+    def num_edges(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
+        num_rings = self.num_graphs + (self.num_graphs + 1) // 2
+        return 2 * (self.num_graphs * (self.num_atoms - 1) + num_rings) + self.num_nodes
+
+    def draw(self, generator: Generator) -> Tensor:
+        first = torch.arange(self.num_graphs)[:, None] * self.num_atoms
+        atom = torch.arange(1, self.num_atoms).expand(self.num_graphs, -1)
+        back = torch.rand(atom.shape, generator=generator) * atom.clamp(max=3)
+        parent = atom - 1 - back.long()  # one of the three before it, so degrees stay small
+        bonds = [torch.stack([first + parent, first + atom]).flatten(1)]
+        for closed, size in ((first, 6), (first[::2], 5)):  # every second one has two rings
+            last = torch.randint(size - 1, self.num_atoms, closed.shape, generator=generator)
+            bonds.append(torch.stack([closed + last - size + 1, closed + last]).flatten(1))
+        low, high = torch.cat(bonds, 1)
+        return _undirected(low, high, self.num_nodes)
+
+
+@final
+@dataclass(frozen=True)
+class Dictionaries(Recipe):
+    """A batch of DictionaryLookup graphs: k queries attend to k keys each, and nobody else does."""
+
+    num_graphs: int = 1_024
+    k: int = 10
+
+    @property
+    def num_nodes(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return self.num_graphs * 2 * self.k
+
+    @property
+    def num_edges(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return self.num_graphs * self.k**2
+
+    def draw(self, generator: Generator) -> Tensor:
+        first = torch.arange(self.num_graphs)[:, None, None] * 2 * self.k
+        query = torch.arange(self.k)[:, None]
+        key = torch.arange(self.k, 2 * self.k)
+        shape = (self.num_graphs, self.k, self.k)
+        return torch.stack([(first + end).expand(shape).flatten() for end in (key, query)])
+
+
+def _undirected(low: Tensor, high: Tensor, num_nodes: int) -> Tensor:
+    """Both directions of each pair, sorted by key and then query, and after them the loops."""
+    code = torch.cat([low * num_nodes + high, high * num_nodes + low]).sort().values
+    loop = torch.arange(num_nodes)
+    return torch.stack([torch.cat([code // num_nodes, loop]), torch.cat([code % num_nodes, loop])])

@@ -1,0 +1,283 @@
+"""Measuring: a case in, records out. Contenders alternate, so that noise hits all of them alike."""
+
+from __future__ import annotations
+
+import gc
+import math
+import mmap
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Generator, Tensor
+
+from bench.cases import Case, Effort
+from bench.contenders import Contender, draw_inputs, start, start_dynagat
+from bench.graphs import Recipe
+from bench.isolation import OutOfTime, reason_of, time_limit
+from bench.memory import measure_memory
+from bench.records import Entry, Record
+from dynagat import Graph, ops
+from dynagat.native import kernels
+
+TOLERANCE = 1e-3  # a contender that is further off, relatively, computes something else
+FLOOR_PASSES = 4  # keys forward and backward; queries and output gradients backward
+THREADS = (1, 2)
+
+
+@dataclass(frozen=True)
+class Trial:
+    """What is timed: run(prepare()), but for prepare()."""
+
+    run: Callable[[Any], Any]
+    prepare: Callable[[], Any] = lambda: None
+
+
+def measure(case: Case) -> Entry:
+    """All records of a case; in this process, but for memory."""
+    begin = time.perf_counter()
+    records = tuple(MEASURES[case.group](case))
+    took = round(time.perf_counter() - begin, 1)
+    return Entry(case.describe(), case.graph.num_nodes, case.graph.num_edges, took, records)
+
+
+def measure_layers(case: Case) -> Iterator[Record]:
+    """The first step of each contender and what it differs by; then steps, alternating."""
+    inputs = draw_inputs(case)
+    trials, durations, expected = {}, {}, None
+    for name in case.contenders:
+        try:
+            with time_limit(case.effort.first_step):
+                contender = start(name, case, inputs)
+                first, result = _first_step(contender)
+        except (Exception, OutOfTime) as error:  # whatever stops one contender, the others go on
+            yield Record(name, "step", reason=reason_of(error))
+            continue
+        expected = expected or (name, result)
+        records = list(_differences(name, result, *expected))
+        yield from (Record(name, "first step", (_round(first),)), *records)
+        if not all(record.values[0] <= TOLERANCE for record in records):  # nor if it is NaN
+            yield Record(name, "step", reason=f"its results differ from those of {expected[0]}")
+            continue
+        trials[name] = Trial(contender.step, contender.prepare)
+        durations[name] = _duration(trials[name]) if name == "compiled" else first
+    yield from time_trials("step", trials, durations, case.effort)
+
+
+def measure_floor(case: Case) -> Iterator[Record]:
+    """The op, forward and backward, against reading every row it needs once."""
+    graph = _graph(case.graph)
+    tables = draw_tables(case, huge_pages=case.huge_pages)
+    trials = {"dynagat": attention(graph, *tables)}
+    if kernels is None:
+        yield Record("floor", "attention", reason="the native module was not built")
+    else:
+        trials["floor"] = _floor(graph, tables[1])
+    yield from _time_all("attention", trials, case)
+
+
+def measure_degrees(case: Case) -> Iterator[Record]:
+    """The op on a graph of uneven or high degrees against one that is even."""
+    assert case.against is not None
+    graphs = {"uneven": case.graph, "even": case.against}
+    trials = {}
+    for name, recipe in graphs.items():
+        tables = draw_tables(case, recipe.num_nodes)
+        trials[name] = attention(_graph(recipe), *tables)
+    yield from _time_all("attention", trials, case)
+
+
+def measure_build(case: Case) -> Iterator[Record]:
+    """From a new edge list to a Graph, against the forward pass of a layer that has its graph."""
+    inputs = draw_inputs(case)
+    layer = start_dynagat(case, inputs)
+    num_nodes = case.graph.num_nodes
+    trials = {
+        "graph": Trial(
+            lambda edges: Graph.from_edge_index(edges, num_nodes), inputs.edge_index.clone
+        ),
+        "layer": Trial(layer.forward, layer.prepare),
+    }
+    yield from _time_all("build", trials, case)
+
+
+def measure_threads(case: Case) -> Iterator[Record]:
+    """The op on one thread and on two."""
+    before = torch.get_num_threads()
+    if before < max(THREADS):
+        yield Record("2 threads", "attention", reason=f"only {before} thread is available")
+        return
+    run = attention(_graph(case.graph), *draw_tables(case)).run
+    trials = {
+        f"{count} thread{'s' * (count > 1)}": Trial(run, lambda n=count: torch.set_num_threads(n))
+        for count in THREADS
+    }
+    yield from _time_all("attention", trials, case)
+    torch.set_num_threads(before)
+
+
+def measure_bfloat16(case: Case) -> Iterator[Record]:
+    """The op on tables held in bfloat16 against float32: time, and what it costs in precision."""
+    graph, tables = _graph(case.graph), draw_tables(case)
+    halves = tuple(table.bfloat16() for table in tables)
+    rounded = tuple(half.float() for half in halves)
+    exact, same, rough = (_results(graph, some) for some in (tables, rounded, halves))
+    yield Record("bfloat16", "difference", (_round(largest_difference(rough, same)),))
+    error = largest_difference({"out": rough["out"]}, {"out": exact["out"]})
+    yield Record("bfloat16", "output difference with rounded tables", (_round(error),))
+    trials = {"float32": attention(graph, *tables), "bfloat16": attention(graph, *halves)}
+    yield from _time_all("attention", trials, case)
+
+
+MEASURES: Mapping[str, Callable[[Case], Iterator[Record]]] = {
+    "layers": measure_layers,
+    "floor": measure_floor,
+    "memory": measure_memory,
+    "batches": measure_layers,
+    "degrees": measure_degrees,
+    "build": measure_build,
+    "threads": measure_threads,
+    "mechanisms": measure_layers,
+    "bfloat16": measure_bfloat16,
+}
+
+
+# Trials
+
+
+def time_trials(
+    quantity: str, trials: Mapping[str, Trial], durations: Mapping[str, float], effort: Effort
+) -> Iterator[Record]:
+    """Every trial as often as its duration allows, spread evenly over the whole time."""
+    counts = {name: repetitions(durations[name], effort) for name in trials}
+    seconds: dict[str, list[float]] = {name: [] for name in trials}
+    gc.freeze()  # what is there stays there, so that the collections between trials are short
+    for name in alternation(counts):
+        seconds[name].append(_duration(trials[name]))
+    gc.unfreeze()
+    for name, values in seconds.items():
+        yield Record(name, quantity, tuple(map(_round, values)))
+
+
+def repetitions(duration: float, effort: Effort) -> int:
+    return min(max(int(effort.seconds / duration), effort.fewest), effort.most)
+
+
+def alternation(counts: Mapping[str, int]) -> list[str]:
+    """Each name `count` times, evenly spread: round by round where the counts are equal."""
+    turns = [
+        ((turn + 0.5) / count, place, name)
+        for place, (name, count) in enumerate(counts.items())
+        for turn in range(count)
+    ]
+    return [name for _, _, name in sorted(turns)]
+
+
+def _time_all(quantity: str, trials: Mapping[str, Trial], case: Case) -> Iterator[Record]:
+    durations = {name: _duration(trial) for name, trial in trials.items()}  # they warm up, too
+    return time_trials(quantity, trials, durations, case.effort)
+
+
+def _duration(trial: Trial) -> float:
+    prepared = trial.prepare()
+    gc.collect()
+    begin = time.perf_counter()
+    trial.run(prepared)
+    return time.perf_counter() - begin
+
+
+def _round(value: float) -> float:
+    """To six digits: what follows is noise, and unreadable."""
+    return float(f"{value:.6g}")
+
+
+# What is run
+
+
+def draw_tables(
+    case: Case, num_nodes: int | None = None, *, huge_pages: bool = False
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """query, key [N, H, C], a [1, H, C] and the gradient of the output [N, H, C]"""
+    rows = case.graph.num_nodes if num_nodes is None else num_nodes
+    shape, generator = (case.heads, case.channels), Generator().manual_seed(3)
+    empty = _empty_on_huge_pages if huge_pages else torch.empty
+    query, key, gradient = (empty((rows, *shape)).normal_(generator=generator) for _ in range(3))
+    a = torch.randn(1, *shape, generator=generator) / case.channels**0.5
+    return query, key, a, gradient
+
+
+def _empty_on_huge_pages(shape: tuple[int, ...]) -> Tensor:
+    """Where the system has them and grants them; none of the pages is touched yet."""
+    memory = mmap.mmap(-1, math.prod(shape) * 4, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    if hasattr(mmap, "MADV_HUGEPAGE"):
+        memory.madvise(mmap.MADV_HUGEPAGE)
+    return torch.frombuffer(memory, dtype=torch.float32).view(shape)
+
+
+def attention(graph: Graph, query: Tensor, key: Tensor, a: Tensor, gradient: Tensor) -> Trial:
+    """The op on its own: out and the gradients of query, key and a."""
+    tables = [table.detach().requires_grad_() for table in (query, key, a)]
+
+    def run(_: object) -> tuple[Tensor, ...]:
+        out, _ = ops.gatv2(*tables, graph)
+        return out.detach(), *torch.autograd.grad(out, tables, gradient)
+
+    return Trial(run)
+
+
+def _results(graph: Graph, tables: tuple[Tensor, ...]) -> dict[str, Tensor]:
+    return dict(zip(("out", "query", "key", "a"), attention(graph, *tables).run(None), strict=True))
+
+
+def _floor(graph: Graph, x: Tensor) -> Trial:
+    assert kernels is not None
+    out = torch.zeros_like(x)
+    arrays = (graph.rowptr.data_ptr(), graph.key_index.data_ptr())
+    sizes = (graph.num_queries, x[0].numel())
+    call = kernels.gather_floor
+    tables, threads = (x.data_ptr(), out.data_ptr()), torch.get_num_threads()
+
+    def run(_: object, x: Tensor = x, out: Tensor = out) -> None:  # which it keeps alive
+        for _ in range(FLOOR_PASSES):
+            call(*arrays, *sizes, *tables, threads)
+
+    return Trial(run)
+
+
+def _graph(recipe: Recipe) -> Graph:
+    return Graph.from_edge_index(recipe.edge_index(), recipe.num_nodes)
+
+
+# Agreement
+
+
+def largest_difference(found: Mapping[Any, Tensor], expected: Mapping[Any, Tensor]) -> float:
+    """Of all entries of all tensors, relative to the largest entry of the expected one."""
+    return max(
+        float((found[name].float() - tensor).abs().max() / tensor.abs().max())
+        for name, tensor in expected.items()
+        if name in found
+    )
+
+
+def _first_step(contender: Contender) -> tuple[float, dict[str, Tensor]]:
+    """How long it took, and its output and gradients."""
+    edges = contender.prepare()
+    begin = time.perf_counter()
+    out = contender.step(edges).detach()
+    took = time.perf_counter() - begin
+    grads = {name: p.grad.clone() for name, p in contender.parameters.items() if p.grad is not None}
+    return took, {"": out, **grads}
+
+
+def _differences(
+    name: str, result: dict[str, Tensor], other: str, expected: dict[str, Tensor]
+) -> Iterator[Record]:
+    if name == other:
+        return
+    out = largest_difference({"": result[""]}, {"": expected[""]})
+    grads = {key: grad for key, grad in expected.items() if key}
+    yield Record(name, f"output against {other}", (_round(out),))
+    yield Record(name, f"gradients against {other}", (_round(largest_difference(result, grads)),))

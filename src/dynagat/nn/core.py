@@ -1,0 +1,239 @@
+"""GraphAttention: all that the three layers share, from reading x and edges to adding the bias."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from typing import Any, ClassVar
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.nn.parameter import Parameter
+
+from dynagat.graph import Graph
+from dynagat.nn import checks
+from dynagat.nn.edges import Edges, read_edges
+from dynagat.nn.linear import Linear
+from dynagat.nn.loops import FillValue, keep_own, loop_features, warn_of_pair_loops
+
+Channels = int | tuple[int, int]
+
+
+class GraphAttention(nn.Module, ABC):
+    """Abstract. out_i = Σ_j α_ij value_j,  α_i = softmax of score_ij over the keys j of query i
+
+    The arguments are PyG's. Where it differs: attention weights are those before dropout; edges and
+    features are checked; a pair of node sets keeps the features of real edges (i, i).
+
+    Args:
+        in_channels: width of x, or the widths of (x_key, x_query); -1 reads it from the first x.
+        out_channels: C, the width of each head's output.
+        heads: H, how many heads attend side by side.
+        concat: whether heads are put side by side, [N, H·C], or averaged, [N, C].
+        dropout: the probability that an attention weight is dropped in training.
+        add_self_loops: whether each node attends to itself; loops that are there are replaced.
+            None means yes, but no with `num_relations`, for a loop has no relation.
+        edge_dim: D, the width of the edge features, if there are any; they enter the score only.
+        fill_value: edge features of loops: a number, a tensor, or a reduction ("add", "sum",
+            "mean", "min", "max", "mul") of those of the edges at the node.
+        bias: whether a bias is added to the output.
+        residual: whether a projection of x_query is added to the output.
+        aggr, flow: PyG's; "add" is the only aggregation, "target_to_source" swaps query and key.
+        num_relations: R; each relation then has its own weights, under one softmax over all edges.
+    """
+
+    attention_halves: ClassVar[int] = 1  # a head's vector in the paper is this many times C long
+    needs_query: ClassVar[bool] = True  # must x[1] be there?
+
+    lin_edge: Linear | None
+    res: Linear | None
+    bias: Parameter | None
+
+    def __init__(
+        self,
+        in_channels: Channels,
+        out_channels: int,
+        *,
+        heads: int,
+        concat: bool,
+        dropout: float,
+        add_self_loops: bool | None,
+        edge_dim: int | None,
+        fill_value: FillValue,
+        residual: bool,
+        aggr: str,
+        flow: str,
+        num_relations: int | None,
+    ) -> None:
+        super().__init__()
+        checks.check_widths_of_layer(in_channels, out_channels, heads, edge_dim, num_relations)
+        checks.check_options(dropout, fill_value, aggr, flow)
+        checks.check_loops_of_relations(add_self_loops, num_relations)
+        self.in_channels = in_channels
+        self.out_channels = out_channels
+        self.heads = heads
+        self.concat = concat
+        self.dropout = dropout
+        self.add_self_loops = num_relations is None if add_self_loops is None else add_self_loops
+        self.edge_dim = edge_dim
+        self.fill_value = fill_value
+        self.residual = residual
+        self.flow = flow
+        self.num_relations = num_relations
+
+    # What the mechanisms fill in
+
+    @abstractmethod
+    def attend(
+        self, x_key: Tensor, x_query: Tensor | None, graph: Graph, **options: Any
+    ) -> tuple[Tensor, Tensor | None]:
+        """Project, and call the op: out [*, num_queries, H, C] and, if asked for, the weights."""
+
+    @abstractmethod
+    def edge_weight(self, lin_edge: Linear) -> Tensor:
+        """What the op takes e_ij times: [R, H, D] or [R, H, C, D]."""
+
+    @abstractmethod
+    def projections(self) -> tuple[tuple[Linear, ...], tuple[Linear, ...]]:
+        """Those that read the keys' x, and those that read the queries'."""
+
+    @abstractmethod
+    def attention_vectors(self) -> tuple[Parameter, ...]:
+        """In the order in which PyG draws them."""
+
+    # Parameters
+
+    @property
+    def channel_pair(self) -> tuple[int, int]:
+        """The widths of x_key and x_query."""
+        widths = self.in_channels
+        return (widths, widths) if isinstance(widths, int) else (widths[0], widths[1])
+
+    def linear(self, in_channels: int, bias: bool = False) -> Linear:
+        """A projection to the channels of all heads, once for each relation."""
+        blocks = self.num_relations or 1
+        width = blocks * self.heads * self.out_channels
+        return Linear(in_channels, width, bias, blocks=blocks)
+
+    def vector(self) -> Parameter:  # [R, H, C]
+        return Parameter(torch.empty(self.num_relations or 1, self.heads, self.out_channels))
+
+    def complete(self, bias: bool) -> None:
+        """The parameters that come last in PyG's order; then all are drawn, again, as there."""
+        width = self.out_channels * (self.heads if self.concat else 1)
+        self.lin_edge = None if self.edge_dim is None else self.linear(self.edge_dim)
+        self.res = Linear(self.channel_pair[1], width, bias=False) if self.residual else None
+        self.bias = Parameter(torch.empty(width)) if bias else None
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Draw all parameters. The same seed gives the bits it gives in PyG."""
+        for linear in self._modules.values():  # one that goes by two names is drawn twice, as there
+            if isinstance(linear, Linear):
+                linear.reset_parameters()
+        limit = self._vector_limit()
+        for vector in self.attention_vectors():
+            nn.init.uniform_(vector, -limit, limit)
+        if self.bias is not None:
+            nn.init.zeros_(self.bias)
+
+    def _vector_limit(self) -> float:
+        if self.num_relations is None:
+            return math.sqrt(6 / (self.heads + self.out_channels))  # PyG's glorot of [1, H, C]
+        length = self.attention_halves * self.heads * self.out_channels
+        return math.sqrt(3 / length)  # TF's glorot of a 1-D variable
+
+    # The way through
+
+    def table(self, projected: Tensor) -> Tensor:  # [*, N, R·H·C] -> [*, N·R, H, C]
+        num_rows = projected.shape[-2] * (self.num_relations or 1)
+        return projected.reshape(*projected.shape[:-2], num_rows, self.heads, self.out_channels)
+
+    def run(
+        self, x: Any, edge_index: Any, edge_attr: Any, size: Any, relation: Any, weights: Any
+    ) -> Any:
+        """forward, whatever the order of its arguments.
+
+        Args:
+            x: [*, N, in_channels], or a pair (x_key, x_query) of those.
+            edge_index: PyG's [2, E] of (key, query) pairs, int32 or int64; or the transposed sparse
+                adjacency [num_queries, num_keys]; or a `Graph`, which spares building it. A graph
+                built from a tensor is remembered while that tensor lives and does not change.
+            edge_attr: [E, edge_dim], in the order of the edges, if the layer has edge_dim.
+            size: (num_keys, num_queries), where x does not tell.
+            relation: [E] of numbers below num_relations, if the layer has relations.
+            weights: whether to return (out, (edges, α)) instead of out, with α [*, E, H] before
+                dropout; edges are the caller's, but for loops that were replaced, and then the
+                loops. Where shapes may not depend on data, in torch.compile, replaced loops stay
+                in the list and have α = 0.
+        """
+        x_key, x_query = checks.read_nodes(x, self.needs_query)
+        edges = read_edges(edge_index, self.flow)
+        sizes = checks.fit_sizes(x_key, x_query, edges, size)
+        num_loops = min(sizes) if self.add_self_loops else 0
+        checks.check_relation(relation, edges, self.num_relations)
+        edge = checks.read_edge_features(edge_attr, edges, self.edge_dim)
+        checks.check_fill(self.fill_value, edge, num_loops)
+        checks.check_devices(x_key, x_query, edges, edge)
+        readers = list(self._readers(x_key, x_query, edge))
+        checks.check_readers(readers)
+        graph = edges.graph(sizes, self.add_self_loops, relation, self.num_relations or 1)
+        for _, linear, features in readers:  # from here on nothing is refused
+            linear.settle(features.shape[-1])
+
+        is_pair = x_query is not x_key
+        if self.add_self_loops and is_pair:
+            warn_of_pair_loops()
+        options = self._edge_options(edge, edges, num_loops, is_pair)
+        options |= self._dropout_options(x_key.device)
+        out, alpha = self.attend(x_key, x_query, graph, return_weights=bool(weights), **options)
+        out = self._finish(out, x_query)
+        return out if alpha is None else (out, edges.weighted(graph, alpha, num_loops))
+
+    def _readers(
+        self, x_key: Tensor, x_query: Tensor | None, edge: Tensor | None
+    ) -> Iterator[checks.Reader]:
+        """Every projection with what it reads, in the order in which PyG settles open widths."""
+        key_name, query_name = ("x", "x") if x_query is x_key else ("x[0]", "x[1]")
+        by_key, by_query = self.projections()
+        if self.res is not None and x_query is not None:
+            yield query_name, self.res, x_query
+        yield from ((key_name, linear, x_key) for linear in by_key)
+        if x_query is not None:
+            yield from ((query_name, linear, x_query) for linear in by_query)
+        if self.lin_edge is not None and edge is not None:
+            yield "edge_attr", self.lin_edge, edge
+
+    def _edge_options(
+        self, edge: Tensor | None, edges: Edges, num_loops: int, is_pair: bool
+    ) -> dict[str, Any]:
+        if edge is None or self.lin_edge is None:
+            return {}
+        if self.add_self_loops:
+            ends = edges.ends()
+            loop = loop_features(edge, ends, edges.target(), num_loops, self.fill_value)
+            edge = torch.cat([edge, keep_own(edge, ends, loop) if is_pair else loop])
+        return {"edge": edge, "edge_weight": self.edge_weight(self.lin_edge)}
+
+    def _dropout_options(self, device: torch.device) -> dict[str, Any]:
+        if not self.training or self.dropout == 0:
+            return {}
+        return {"dropout": self.dropout, "seed": torch.randint(2**63 - 1, (), device=device)}
+
+    def _finish(self, out: Tensor, x_query: Tensor | None) -> Tensor:
+        """[*, N, H, C] -> [*, N, H·C], or the mean over heads [*, N, C]; plus residual and bias."""
+        out = out if self.concat else out.mean(-2, keepdim=True)
+        # In place, for neither the op nor the mean keeps its result for the backward pass; and
+        # before the axes are merged, for a change made through a view costs a copy there.
+        if self.res is not None and x_query is not None:
+            out += F.linear(x_query, self.res.weight, self.bias).view(out.shape)
+        elif self.bias is not None:
+            out += self.bias.view(out.shape[-2:])
+        return out.flatten(-2)
+
+    def __repr__(self) -> str:
+        relations = "" if self.num_relations is None else f", relations={self.num_relations}"
+        sizes = f"{self.in_channels}, {self.out_channels}, heads={self.heads}"
+        return f"{type(self).__name__}({sizes}{relations})"

@@ -1,0 +1,135 @@
+"""GATConv: static attention, in which all queries rank the keys alike."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, final
+
+import torch.nn.functional as F
+from torch import Tensor
+from torch.nn.parameter import Parameter
+
+from dynagat import ops
+from dynagat.graph import Graph
+from dynagat.nn.core import Channels, GraphAttention
+from dynagat.nn.linear import Linear
+from dynagat.nn.loops import FillValue
+
+
+@final
+class GATConv(GraphAttention):
+    """score_ij = LeakyReLU(a_dstᵀ W x_i + a_srcᵀ W x_j [+ a_edgeᵀ W_e e_ij]),  value_j = W x_j
+
+    From "Graph Attention Networks". W, W_e and the vectors are `lin`, `lin_edge`, `att_dst`,
+    `att_src` and `att_edge`, as in PyG; if in_channels is a pair, the keys' W is `lin_src` and the
+    queries' W is `lin_dst`. With `num_relations`, all are those of the relation of edge ij. In a
+    pair (x_key, None) the queries have no features, and the first term is left out.
+
+    Args: as in `GraphAttention`, and
+        negative_slope: the slope of LeakyReLU below zero.
+        bias: whether the output has one.
+    """
+
+    attention_halves: ClassVar[int] = 2  # a = [a_dst ‖ a_src]
+    needs_query: ClassVar[bool] = False
+
+    lin: Linear | None
+    lin_src: Linear | None
+    lin_dst: Linear | None
+
+    def __init__(
+        self,
+        in_channels: Channels,
+        out_channels: int,
+        heads: int = 1,
+        concat: bool = True,
+        negative_slope: float = 0.2,
+        dropout: float = 0.0,
+        add_self_loops: bool | None = None,
+        edge_dim: int | None = None,
+        fill_value: FillValue = "mean",
+        bias: bool = True,
+        residual: bool = False,
+        *,
+        aggr: str = "add",
+        flow: str = "source_to_target",
+        num_relations: int | None = None,
+    ) -> None:
+        super().__init__(
+            in_channels,
+            out_channels,
+            heads=heads,
+            concat=concat,
+            dropout=dropout,
+            add_self_loops=add_self_loops,
+            edge_dim=edge_dim,
+            fill_value=fill_value,
+            residual=residual,
+            aggr=aggr,
+            flow=flow,
+            num_relations=num_relations,
+        )
+        self.negative_slope = negative_slope
+        is_one = isinstance(in_channels, int)
+        self.lin = self.linear(in_channels) if is_one else None
+        self.lin_src = None if is_one else self.linear(in_channels[0])
+        self.lin_dst = None if is_one else self.linear(in_channels[1])
+        self.att_src, self.att_dst = self.vector(), self.vector()
+        self.att_edge = None if edge_dim is None else self.vector()
+        self.complete(bias)
+
+    def forward(
+        self,
+        x: Tensor | tuple[Tensor, Tensor | None],
+        edge_index: Any,
+        edge_attr: Tensor | None = None,
+        size: tuple[int | None, int | None] | None = None,
+        return_attention_weights: bool | None = None,
+        *,
+        relation: Tensor | None = None,
+    ) -> Any:
+        """[*, N, in] -> [*, N, H·C]; see `GraphAttention.run` for the arguments."""
+        return self.run(x, edge_index, edge_attr, size, relation, return_attention_weights)
+
+    def project(
+        self, x_key: Tensor, x_query: Tensor | None
+    ) -> tuple[Tensor | None, Tensor, Tensor]:
+        """The op's query_score, key_score and value."""
+        (by_key,), (by_query,) = self.projections()
+        key_score = self._score(x_key, by_key, self.att_src)
+        query_score = None if x_query is None else self._score(x_query, by_query, self.att_dst)
+        return query_score, key_score, self.table(by_key(x_key))
+
+    def attend(
+        self, x_key: Tensor, x_query: Tensor | None, graph: Graph, **options: Any
+    ) -> tuple[Tensor, Tensor | None]:
+        query_score, key_score, value = self.project(x_key, x_query)
+        if query_score is None:
+            num_rows = graph.num_queries * graph.num_relations
+            query_score = key_score.new_zeros(*key_score.shape[:-2], num_rows, self.heads)
+        slope = self.negative_slope
+        return ops.gat(query_score, key_score, value, graph, slope=slope, **options)
+
+    def edge_weight(self, lin_edge: Linear) -> Tensor:  # [R, H, D]
+        assert self.att_edge is not None
+        return _fold(self.att_edge, lin_edge.weight)
+
+    def projections(self) -> tuple[tuple[Linear], tuple[Linear]]:
+        by_key, by_query = self.lin or self.lin_src, self.lin or self.lin_dst
+        assert by_key is not None
+        assert by_query is not None
+        return (by_key,), (by_query,)
+
+    def attention_vectors(self) -> tuple[Parameter, ...]:
+        vectors = (self.att_src, self.att_dst)
+        return vectors if self.att_edge is None else (*vectors, self.att_edge)
+
+    def _score(self, x: Tensor, linear: Linear, a: Tensor) -> Tensor:  # [*, N·R, H]
+        """aᵀ W x as (aᵀ W) x, which never needs W x of the queries."""
+        score = F.linear(x, _fold(a, linear.weight).flatten(0, 1))  # [*, N, R·H]
+        num_rows = x.shape[-2] * a.shape[0]
+        return score.reshape(*x.shape[:-2], num_rows, self.heads)
+
+
+def _fold(a: Tensor, weight: Tensor) -> Tensor:
+    """aᵀ W per relation and head: [R, H, C] and [R·H·C, in] -> [R, H, in]"""
+    return (a[..., None, :] @ weight.unflatten(0, a.shape)).squeeze(-2)

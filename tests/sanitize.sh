@@ -1,0 +1,22 @@
+#!/usr/bin/env bash
+# The native code under AddressSanitizer and UBSan: build it so, then run its tests with it.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+python=$(realpath -s "${1:-python3}")
+build=build/sanitize
+cmake=$(dirname "$python")/cmake
+"$cmake" -S . -B "$build" -DCMAKE_BUILD_TYPE=None -DDYNAGAT_SANITIZE=ON \
+  -DPython_EXECUTABLE="$python" -Dnanobind_DIR="$("$python" -m nanobind --cmake_dir)" > "$build.log" 2>&1 ||
+  { cat "$build.log"; exit 1; }
+"$cmake" --build "$build" --parallel 2 >> "$build.log" 2>&1 || { tail -50 "$build.log"; exit 1; }
+rm -rf "$build/package"
+mkdir -p "$build/package"
+cp -r src/dynagat "$build/package/"
+rm -f "$build"/package/dynagat/_native*
+cp "$build"/_native*.so "$build/package/dynagat/"
+# Torch was not built for the sanitizers: their libraries come first, and its leaks are not ours.
+compiler=$(grep '^CMAKE_CXX_COMPILER:' "$build/CMakeCache.txt" | cut -d= -f2)
+LD_PRELOAD="$("$compiler" -print-file-name=libasan.so) $("$compiler" -print-file-name=libubsan.so)" \
+  ASAN_OPTIONS=detect_leaks=0 PYTHONPATH="$build/package" \
+  "$python" -m pytest -p no:cacheprovider tests/test_graph.py tests/test_ops.py \
+  -k "not torch_accepts and not finite_differences"
