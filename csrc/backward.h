@@ -17,13 +17,14 @@ namespace DYNAGAT_ISA {
 template <class A, Mechanism M, int Per>
 class Backward : Gather<A, M, Per> {
   using Base = Gather<A, M, Per>;
-  using typename Base::V;
-  using Base::W, Base::gat, Base::gatv2, Base::dpgat, Base::p, Base::rows, Base::tile;
-  using Base::dropout, Base::R, Base::H, Base::P, Base::D, Base::block, Base::slope, Base::scale;
-  using Base::a, Base::edge_weight, Base::sign_bytes, Base::fault, Base::begin, Base::end;
+  using Base::a, Base::edge_weight, Base::notes, Base::note_bytes, Base::pair, Base::signs_of,
+      Base::fault, Base::begin, Base::end;
   using Base::desk, Base::gather, Base::edge_ids_fit, Base::fail, Base::edge_width;
+  using Base::dropout, Base::R, Base::H, Base::P, Base::D, Base::block, Base::ahead, Base::slope,
+      Base::scale;
+  using Base::W, Base::gat, Base::gatv2, Base::dpgat, Base::p, Base::rows, Base::tile;
+  using typename Base::V;
 
-  Buffer<A> pairs;     // [positions, 2H]: α and ds of every edge
   Buffer<A> da_parts;  // [tasks + hubs, R, P]: added up in that order
   Buffer<A> dw_parts;  // [tasks + segments, R, D, edge_width]: Σ ds · LeakyReLU'(z) · e, likewise
 
@@ -33,8 +34,7 @@ class Backward : Gather<A, M, Per> {
   int run() {
     if (!rises(p.rowptr, p.num_queries * R, p.num_positions)) return int(Fault::rowptr);
     if (!rises(p.key_rowptr, p.num_keys * R, p.num_positions)) return int(Fault::key_rowptr);
-    pairs = Buffer<A>(p.num_positions * 2 * H);
-    if (gatv2) sign_bytes = Buffer<uint8_t>(p.num_positions * rows.vectors);
+    notes = Buffer<uint8_t>(p.num_positions * note_bytes);
     Buffer<A> da(gatv2 ? R * P : 0);
     if (gatv2) fill(&da[0], R * P);
     pass_by_query(make_plan(p.rowptr, p.num_queries, R), da);
@@ -54,8 +54,6 @@ class Backward : Gather<A, M, Per> {
     for (int64_t part = 0; part < count; ++part)
       for (int64_t at = 0; at < size; ++at) sum[at] += parts[part * size + at];
   }
-
-  A* pair(int64_t e) { return pairs.data() + e * 2 * H; }
 
   // ---- by query ----
 
@@ -80,8 +78,9 @@ class Backward : Gather<A, M, Per> {
         }
       });
     });
-    if (hubs) query_hubs(plan, da_parts.data() + plan.tasks() * da_size,
-                         dw_parts.data() + plan.tasks() * dw_size);
+    if (hubs)
+      query_hubs(plan, da_parts.data() + plan.tasks() * da_size,
+                 dw_parts.data() + plan.tasks() * dw_size);
     if (gatv2) add_up(&da[0], da_parts, plan.tasks() + hubs, da_size);
     if (D && p.dedge_weight) finish_edge_weight(plan.tasks() + segments, da);
   }
@@ -144,21 +143,21 @@ class Backward : Gather<A, M, Per> {
     for (int64_t h = 0; h < H; ++h) d.head2[h] += part[P + h];
   }
 
-  // Ready the desk for query i: dout, lse, and nothing measured yet.
+  // Ready the desk for query i: dout, top, and nothing measured yet.
   void settle(Desk<A>& d, int64_t i) const {
     d.dout_row = rows.read(p.dout, i, d.dout);
-    tile.spread(static_cast<const A*>(p.lse) + i * H, d.top);
+    tile.spread(static_cast<const A*>(p.top) + i * H, d.top);
     for (int64_t t = 0; t < tile.vectors; ++t) d.total[t] = d.fall[t] = V{};
   }
 
-  // Σ α g and Σ α per head. The latter is one but for the rounding of lse, which is divided out.
+  // Σ w g and Σ w per head, for w = exp(score - top): α = w / Σ w.
   void add_up_measures(const Desk<A>& d, A* sums) const {
     tile.fold(d.total, sums, [](A x, A y) { return x + y; });
     tile.fold(d.fall, sums + H, [](A x, A y) { return x + y; });
   }
 
-  // α and g of edges [from, to) into `pairs`; Σ α g into d.total, Σ α into d.fall. In gat the sign
-  // of α tells that of the score before LeakyReLU.
+  // w = exp(score - top) and g of edges [from, to) into their notes; Σ w g into d.total, Σ w into
+  // d.fall. In gat the sign of w tells that of the score before LeakyReLU.
   DYNAGAT_INLINE void measure(Desk<A>& d, int64_t i, int64_t r, int64_t from, int64_t to) {
     if (from == to) return;
     if (!gat) d.q = rows.read(p.query, i * R + r, d.query);
@@ -169,9 +168,8 @@ class Backward : Gather<A, M, Per> {
       this->template score<true>(d, e, count, i, r);
       for (int64_t b = 0; b < count; ++b) {
         const A* x = d.value_row[b];
-        sum_per_head<Per, A>(H, rows.per_head, d.partial + b * H, [&](int64_t v) {
-          return load(d.dout_row + v * W) * load(x + v * W);
-        });
+        sum_per_head<Per, A>(H, rows.per_head, d.partial + b * H,
+                             [&](int64_t v) { return load(d.dout_row + v * W) * load(x + v * W); });
       }
       this->add_up_heads(d.partial, count, d.grad);
       if ((dropout.active || p.dweights) && !adjust(d, e, count)) return;
@@ -187,8 +185,8 @@ class Backward : Gather<A, M, Per> {
         for (int64_t at = 0; at < count * H; ++at)
           if (!(d.raw[at] > 0)) d.score[at] = -d.score[at];
       for (int64_t b = 0; b < count; ++b) {
-        std::memcpy(pair(e + b), d.score + b * H, H * sizeof(A));
-        std::memcpy(pair(e + b) + H, d.grad + b * H, H * sizeof(A));
+        copy(pair(e + b), d.score + b * H, H);
+        copy(pair(e + b) + H, d.grad + b * H, H);
       }
     }
   }
@@ -209,36 +207,37 @@ class Backward : Gather<A, M, Per> {
     return true;
   }
 
-  // (α, g) -> (α after dropout, ds) in `pairs`; what the query owns into d.row, d.head2.
+  // (w, g) -> (α after dropout, ds) in the notes; what the query owns into d.row, d.head2.
   DYNAGAT_INLINE void pull(Desk<A>& d, int64_t i, int64_t r, int64_t from, int64_t to,
                            const A* sums, A* dw) {
     if (from == to || fault) return;
     A *delta = d.head, *inverse = d.factor2;
-    for (int64_t h = 0; h < H; ++h) {
-      inverse[h] = 1 / sums[H + h];
-      delta[h] = sums[h] * inverse[h];
-    }
+    tile.for_heads([&](int64_t h, auto like) {
+      const auto over = 1 / get(sums + H + h, like);
+      put(inverse + h, over);
+      put(delta + h, over * get(sums + h, like));
+    });
     for (int64_t e = from; e < to; ++e) {
       A *weight = pair(e), *ds = weight + H;
-      if constexpr (gat) {
-        for (int64_t h = 0; h < H; ++h) {
-          const A bent = std::signbit(weight[h]) ? slope : A(1);
-          weight[h] = std::abs(weight[h]) * inverse[h];
-          ds[h] = weight[h] * (ds[h] - delta[h]) * bent;
+      tile.for_heads([&](int64_t h, auto like) {
+        const auto w = get(weight + h, like), over = get(inverse + h, like);
+        const auto slack = get(ds + h, like) - get(delta + h, like);
+        if constexpr (gat) {
+          const auto alpha = (w < 0 ? -w : w) * over;
+          put(weight + h, alpha);
+          put(ds + h, (w < 0 ? alpha * slope : alpha) * slack);
+        } else {
+          const auto alpha = w * over;
+          put(weight + h, alpha);
+          put(ds + h, (dpgat ? alpha * scale : alpha) * slack);
         }
-      } else {
-        for (int64_t h = 0; h < H; ++h) {
-          weight[h] *= inverse[h];
-          ds[h] = weight[h] * (ds[h] - delta[h]) * (dpgat ? scale : A(1));
-        }
-      }
+      });
       if (dropout.active) {
         dropout.factors(p.edge_id[e], H, d.factor);
         for (int64_t h = 0; h < H; ++h) weight[h] *= d.factor[h];
       }
     }
-    if constexpr (gat)
-      add_scores(d, from, to, [&](int64_t e) { return pair(e) + H; });
+    if constexpr (gat) add_scores(d, from, to, [&](int64_t e) { return pair(e) + H; });
     if constexpr (gatv2) pull_signs(d, from, to);
     if constexpr (dpgat) pull_keys(d, from, to, r);
     if (D) pull_edges(d, i, r, from, to, dw);
@@ -258,18 +257,22 @@ class Backward : Gather<A, M, Per> {
 
   // row += Σ_e ds · LeakyReLU'(z)
   DYNAGAT_INLINE void pull_signs(Desk<A>& d, int64_t from, int64_t to) {
-    for_groups<Per, 8>(rows.vectors, rows.per_head, [&](int64_t v, auto group, const int64_t* head) {
-      constexpr int G = decltype(group)::value;
-      V sum[G];
-      for (int k = 0; k < G; ++k) sum[k] = load(d.row + (v + k) * W);
-      const uint8_t* sign = &sign_bytes[from * rows.vectors + v];
-      for (int64_t e = from; e < to; ++e, sign += rows.vectors) {
-        const A* ds = pair(e) + H;
-        for (int k = 0; k < G; ++k)
-          sum[k] += choose(sign[k], all(ds[head[k]]), all(slope * ds[head[k]]));
-      }
-      for (int k = 0; k < G; ++k) store(d.row + (v + k) * W, sum[k]);
-    });
+    const V s = all(slope);
+    for_groups<Per, 4>(rows.vectors, rows.per_head,
+                       [&](int64_t v, auto group, const int64_t* head) {
+                         constexpr int G = decltype(group)::value;
+                         V sum[G], factor[G];
+                         DYNAGAT_UNROLL
+                         for (int k = 0; k < G; ++k) sum[k] = load(d.row + (v + k) * W);
+                         for (int64_t e = from; e < to; ++e) {
+                           const A* ds = pair(e) + H;
+                           slopes<G>(signs_of(e) + v, s, factor);
+                           DYNAGAT_UNROLL
+                           for (int k = 0; k < G; ++k) sum[k] += ds[head[k]] * factor[k];
+                         }
+                         DYNAGAT_UNROLL
+                         for (int k = 0; k < G; ++k) store(d.row + (v + k) * W, sum[k]);
+                       });
   }
 
   // row += Σ_e ds · (key_j + W_e e_ij)
@@ -277,8 +280,7 @@ class Backward : Gather<A, M, Per> {
     for (int64_t e = from; e < to; e += block) {
       const int64_t count = std::min(block, to - e);
       if (!gather(d, e, count, r)) return;
-      for (int64_t b = 0; b < count; ++b)
-        std::memcpy(d.score + b * H, pair(e + b) + H, H * sizeof(A));
+      for (int64_t b = 0; b < count; ++b) copy(d.score + b * H, pair(e + b) + H, H);
       add_rows(d.row, d.score, H, d.sum_row, count);
     }
   }
@@ -286,15 +288,18 @@ class Backward : Gather<A, M, Per> {
   // row += Σ_b weight[b · stride + head] · x[b]
   DYNAGAT_INLINE void add_rows(A* row, const A* weight, int64_t stride, const A* const* x,
                                int64_t count) const {
-    for_groups<Per, 8>(rows.vectors, rows.per_head, [&](int64_t v, auto group, const int64_t* head) {
-      constexpr int G = decltype(group)::value;
-      V sum[G];
-      for (int k = 0; k < G; ++k) sum[k] = load(row + (v + k) * W);
-      for (int64_t b = 0; b < count; ++b)
-        for (int k = 0; k < G; ++k)
-          sum[k] += weight[b * stride + head[k]] * load(x[b] + (v + k) * W);
-      for (int k = 0; k < G; ++k) store(row + (v + k) * W, sum[k]);
-    });
+    for_groups<Per, 8>(rows.vectors, rows.per_head,
+                       [&](int64_t v, auto group, const int64_t* head) {
+                         constexpr int G = decltype(group)::value;
+                         V sum[G];
+                         DYNAGAT_UNROLL
+                         for (int k = 0; k < G; ++k) sum[k] = load(row + (v + k) * W);
+                         for (int64_t b = 0; b < count; ++b) DYNAGAT_UNROLL
+                         for (int k = 0; k < G; ++k)
+                           sum[k] += weight[b * stride + head[k]] * load(x[b] + (v + k) * W);
+                         DYNAGAT_UNROLL
+                         for (int k = 0; k < G; ++k) store(row + (v + k) * W, sum[k]);
+                       });
   }
 
   // Per edge t = ds · LeakyReLU'(z) (dpgat: ds · query):  dw += t ⊗ e,  de = W_eᵀ (a ⊙ t)
@@ -306,11 +311,10 @@ class Backward : Gather<A, M, Per> {
       const A* ds = pair(e) + H;
       if constexpr (gat) std::memcpy(t, ds, H * sizeof(A));
       for (int64_t v = 0; !gat && v < rows.vectors; ++v) {
-        const A s = ds[v / rows.per_head];
-        if constexpr (gatv2)
-          store(t + v * W, choose(sign_bytes[e * rows.vectors + v], all(s), all(slope * s)));
-        else
-          store(t + v * W, s * load(d.q + v * W));
+        V factor;
+        if constexpr (gatv2) slopes<1>(signs_of(e) + v, all(slope), &factor);
+        else factor = load(d.q + v * W);
+        store(t + v * W, ds[v / rows.per_head] * factor);
       }
       const A* x = static_cast<const A*>(p.edge) + int64_t(p.edge_id[e]) * D;
       for (int64_t k = 0; k < D; ++k) {
@@ -365,7 +369,8 @@ class Backward : Gather<A, M, Per> {
           for (int64_t c = 0; c < channels; ++c) {
             const int64_t at = gat ? h : h * stride + c, from = (r * D + k) * wide + at;
             if (gatv2) da[r * P + at] += edge_weight[from] * sum[from];
-            dw[((r * H + h) * channels + c) * D + k] = gatv2 ? a[r * P + at] * sum[from] : sum[from];
+            dw[((r * H + h) * channels + c) * D + k] =
+                gatv2 ? a[r * P + at] * sum[from] : sum[from];
           }
   }
 
@@ -429,43 +434,49 @@ class Backward : Gather<A, M, Per> {
         d.value_row[b] = rows.read(p.dout, i, d.values + b * (rows.direct ? 0 : P));
         if (dpgat) d.key_row[b] = rows.read(p.query, i * R + r, d.keys + b * (rows.direct ? 0 : P));
         d.edge_row[b] = pair(e);
-        if (gatv2) d.sign_row[b] = &sign_bytes[e * rows.vectors];
-        d.next_row[b] = t + count + b < p.num_positions ? next_rows(t + count + b, r) : next_rows(t, r);
+        if (gatv2) d.sign_row[b] = signs_of(e);
+        d.next_row[b] = next_rows(std::min(t + b + ahead, p.num_positions - 1), r);
       }
       if constexpr (gat) add_scores(d, 0, count, [&](int64_t b) { return d.edge_row[b] + H; });
       add_collected(d, count);
     }
   }
 
-  // Where the next block's row of dout starts; asks for the rest of what it needs at once.
+  // Where the row of dout of a later edge starts; asks for the rest that edge needs at once.
   DYNAGAT_INLINE const char* next_rows(int64_t t, int64_t r) {
     const int64_t i = p.key_query[t], e = p.key_position[t];
-    prefetch(reinterpret_cast<const char*>(pairs.data() + e * 2 * H), 2 * H * sizeof(A));
-    if (gatv2) prefetch(reinterpret_cast<const char*>(&sign_bytes[e * rows.vectors]), rows.vectors);
+    const char* note = reinterpret_cast<const char*>(notes.data() + e * note_bytes);
+    prefetch(note, note_bytes);
+    __builtin_prefetch(note + note_bytes - 1);
     if (dpgat) prefetch(rows.at(p.query, i * R + r), rows.bytes);
     return rows.at(p.dout, i);
   }
 
   DYNAGAT_INLINE void add_collected(Desk<A>& d, int64_t count) const {
     const int64_t stride = rows.bytes / rows.vectors;  // stored bytes behind one vector
-    for_groups<Per, 4>(rows.vectors, rows.per_head, [&](int64_t v, auto group, const int64_t* head) {
-      constexpr int G = decltype(group)::value;
-      V sum[G], value[G];
-      for (int k = 0; k < G; ++k)
-        sum[k] = load(d.row + (v + k) * W), value[k] = load(d.row2 + (v + k) * W);
-      for (int64_t b = 0; b < count; ++b) {
-        prefetch(d.next_row[b] + v * stride, G * stride);
-        const A *weight = d.edge_row[b], *ds = weight + H, *x = d.value_row[b] + v * W;
-        for (int k = 0; k < G; ++k) {
-          value[k] += weight[head[k]] * load(x + k * W);
-          if constexpr (gatv2)
-            sum[k] += choose(d.sign_row[b][v + k], all(ds[head[k]]), all(slope * ds[head[k]]));
-          if constexpr (dpgat) sum[k] += ds[head[k]] * load(d.key_row[b] + (v + k) * W);
-        }
-      }
-      for (int k = 0; k < G; ++k)
-        store(d.row + (v + k) * W, sum[k]), store(d.row2 + (v + k) * W, value[k]);
-    });
+    const V s = all(slope);
+    for_groups<Per, 4>(
+        rows.vectors, rows.per_head, [&](int64_t v, auto group, const int64_t* head) {
+          constexpr int G = decltype(group)::value;
+          V sum[G], value[G], factor[G];
+          DYNAGAT_UNROLL
+          for (int k = 0; k < G; ++k)
+            sum[k] = load(d.row + (v + k) * W), value[k] = load(d.row2 + (v + k) * W);
+          for (int64_t b = 0; b < count; ++b) {
+            prefetch(d.next_row[b] + v * stride, G * stride);
+            const A *weight = d.edge_row[b], *ds = weight + H, *x = d.value_row[b] + v * W;
+            if constexpr (gatv2) slopes<G>(d.sign_row[b] + v, s, factor);
+            DYNAGAT_UNROLL
+            for (int k = 0; k < G; ++k) {
+              value[k] += weight[head[k]] * load(x + k * W);
+              if constexpr (gatv2) sum[k] += ds[head[k]] * factor[k];
+              if constexpr (dpgat) sum[k] += ds[head[k]] * load(d.key_row[b] + (v + k) * W);
+            }
+          }
+          DYNAGAT_UNROLL
+          for (int k = 0; k < G; ++k)
+            store(d.row + (v + k) * W, sum[k]), store(d.row2 + (v + k) * W, value[k]);
+        });
   }
 
   void finish_key(Desk<A>& d, int64_t j, int64_t r, A* da_part) {

@@ -104,7 +104,8 @@ inline BadIndex group(const Edges& edges, const Grouping& to, int threads) {
   if (edges.count < worth_sharing) threads = 1;
   const BadIndex bad = find_bad(edges, to, threads);
   if (bad.argument) return bad;
-  const int64_t R = to.relations, loops = to.first_loop < 0 ? 0 : std::min(to.num_queries, to.num_keys);
+  const int64_t R = to.relations,
+                loops = to.first_loop < 0 ? 0 : std::min(to.num_queries, to.num_keys);
   const bool replace = to.first_loop >= 0;
   auto relation = [&](int64_t e) { return edges.relation.data ? edges.relation[e] : 0; };
   // Items: the edges, then one loop per node. Rows list a query's edges, then its loop.

@@ -1,6 +1,6 @@
 // Forward: one walk over each query's row with a streaming softmax.
 //
-//   out_i = Σ_j exp(s_ij - lse_i) value_j,   lse_i = log Σ_j exp(s_ij)
+//   out_i = Σ_j exp(s_ij - top_i) value_j / Σ_j exp(s_ij - top_i),   top_i = max_j s_ij
 #pragma once
 #include "gather.h"
 
@@ -10,10 +10,11 @@ namespace DYNAGAT_ISA {
 template <class A, Mechanism M, int Per>
 class Forward : Gather<A, M, Per> {
   using Base = Gather<A, M, Per>;
-  using typename Base::V;
-  using Base::W, Base::gat, Base::p, Base::rows, Base::tile, Base::dropout, Base::R, Base::H, Base::P;
   using Base::block, Base::fault, Base::begin, Base::end, Base::desk, Base::gather;
   using Base::edge_ids_fit;
+  using Base::W, Base::gat, Base::p, Base::rows, Base::tile, Base::dropout, Base::R, Base::H,
+      Base::P;
+  using typename Base::V;
 
  public:
   explicit Forward(const Problem& problem) : Base(problem) {}
@@ -36,6 +37,7 @@ class Forward : Gather<A, M, Per> {
 
  private:
   void start(Desk<A>& d) const {
+    d.fresh = true;
     for (int64_t t = 0; t < tile.vectors; ++t) {
       d.top[t] = all(-std::numeric_limits<A>::infinity());
       d.total[t] = V{};
@@ -54,12 +56,11 @@ class Forward : Gather<A, M, Per> {
       if (p.weights || dropout.active) {
         if (!edge_ids_fit(e, count)) break;
         if (p.weights)
-          for (int64_t b = 0; b < count; ++b)
-            std::memcpy(weights_of(e + b), d.score + b * H, H * sizeof(A));
+          for (int64_t b = 0; b < count; ++b) copy(weights_of(e + b), d.score + b * H, H);
       }
       soften(d, count);
       if (dropout.active) thin(d, e, count);
-      add_values(d.row, d.score, d.value_row, count);
+      add_values(d, count);
     }
   }
 
@@ -87,15 +88,11 @@ class Forward : Gather<A, M, Per> {
 
   // top := fall, and what was summed so far shrinks by exp(old top - new top)
   DYNAGAT_INLINE void raise(Desk<A>& d) const {
-    const A* before = reinterpret_cast<const A*>(d.top);
-    const A* now = reinterpret_cast<const A*>(d.fall);
-    bool higher = false, fresh = true;
-    for (int64_t h = 0; h < H; ++h) {
-      higher |= now[h] > before[h];
-      fresh &= before[h] == -std::numeric_limits<A>::infinity();
-    }
+    bool higher = false;
+    for (int64_t t = 0; t < tile.vectors; ++t) higher |= any_above<A>(d.fall[t], d.top[t]);
     if (!higher) return;
-    if (fresh) {  // nothing was summed yet
+    if (d.fresh) {  // nothing was summed yet
+      d.fresh = false;
       for (int64_t t = 0; t < tile.vectors; ++t) d.top[t] = d.fall[t];
       return;
     }
@@ -119,29 +116,31 @@ class Forward : Gather<A, M, Per> {
   }
 
   // row += Σ_b weight[b, head] · value_row[b]
-  DYNAGAT_INLINE void add_values(A* row, const A* weight, const A* const* value_row,
-                                 int64_t count) const {
-    for_groups<Per, 8>(rows.vectors, rows.per_head, [&](int64_t v, auto group, const int64_t* head) {
-      constexpr int G = decltype(group)::value;
-      V sum[G];
-      for (int k = 0; k < G; ++k) sum[k] = load(row + (v + k) * W);
-      for (int64_t b = 0; b < count; ++b) {
-        const A* x = value_row[b] + v * W;
-        const A* w = weight + b * H;
-        for (int k = 0; k < G; ++k) sum[k] += w[head[k]] * load(x + k * W);
-      }
-      for (int k = 0; k < G; ++k) store(row + (v + k) * W, sum[k]);
-    });
+  DYNAGAT_INLINE void add_values(Desk<A>& d, int64_t count) const {
+    for_groups<Per, 8>(rows.vectors, rows.per_head,
+                       [&](int64_t v, auto group, const int64_t* head) {
+                         constexpr int G = decltype(group)::value;
+                         V sum[G];
+                         DYNAGAT_UNROLL
+                         for (int k = 0; k < G; ++k) sum[k] = load(d.row + (v + k) * W);
+                         for (int64_t b = 0; b < count; ++b) {
+                           const A *x = d.value_row[b] + v * W, *w = d.score + b * H;
+                           DYNAGAT_UNROLL
+                           for (int k = 0; k < G; ++k) sum[k] += w[head[k]] * load(x + k * W);
+                         }
+                         DYNAGAT_UNROLL
+                         for (int k = 0; k < G; ++k) store(d.row + (v + k) * W, sum[k]);
+                       });
   }
 
   void finish(Desk<A>& d, int64_t i) const {
     A *total = d.head, *inverse = d.head2;
     tile.fold(d.total, total, [](A x, A y) { return x + y; });
-    const A* top = reinterpret_cast<const A*>(d.top);
-    A* lse = static_cast<A*>(p.lse) + i * H;
-    for (int64_t h = 0; h < H; ++h) {
-      lse[h] = top[h] + std::log(total[h]);
-      inverse[h] = total[h] == 0 ? A(0) : 1 / total[h];
+    copy(static_cast<A*>(p.top) + i * H, reinterpret_cast<const A*>(d.top), H);
+    if (d.fresh) {  // a query without keys
+      for (int64_t h = 0; h < H; ++h) inverse[h] = 0;
+    } else {
+      tile.for_heads([&](int64_t h, auto like) { put(inverse + h, 1 / get(total + h, like)); });
     }
     for (int64_t h = 0, v = 0; h < H; ++h)
       for (const int64_t last = v + rows.per_head; v < last; ++v)
@@ -156,12 +155,10 @@ class Forward : Gather<A, M, Per> {
     V* s = reinterpret_cast<V*>(d.score);
     for (int64_t e = from; e < to; e += block) {
       const int64_t count = std::min(block, to - e), T = tile.vectors;
-      for (int64_t b = 0; b < count; ++b)
-        std::memcpy(d.score + b * H, weights_of(e + b), H * sizeof(A));
+      for (int64_t b = 0; b < count; ++b) copy<A>(d.score + b * H, weights_of(e + b), H);
       for (int64_t v = 0, t = 0; v * W < count * H; ++v, t = t + 1 == T ? 0 : t + 1)
         s[v] = exp(s[v] - d.top[t]) * d.total[t];
-      for (int64_t b = 0; b < count; ++b)
-        std::memcpy(weights_of(e + b), d.score + b * H, H * sizeof(A));
+      for (int64_t b = 0; b < count; ++b) copy(weights_of(e + b), d.score + b * H, H);
     }
   }
 
@@ -215,7 +212,6 @@ class Forward : Gather<A, M, Per> {
       for (const int64_t last = v + rows.per_head; v < last; ++v)
         store(d.row + v * W, load(d.row + v * W) + load(row + v * W) * shrink[h]);
   }
-
 };
 
 }  // namespace DYNAGAT_ISA

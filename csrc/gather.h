@@ -16,10 +16,12 @@ template <class A>
 struct Desk {
   Buffer<char> memory;
   char* next;
+  bool fresh = true;      // no edge was taken in yet
   const A *q, *dout_row;  // the query's rows: stored, or unpacked into `query` and `dout`
   const char** next_row;
-  A *query, *keys, *sums, *values, *dout, *score, *raw, *grad, *factor, *factor2, *sums_of_query, *row, *row2, *head, *head2;
-  Vec<A> *partial, *top, *total, *fall, *part, *part2;
+  A *query, *keys, *sums, *values, *dout, *score, *raw, *grad, *factor, *factor2, *sums_of_query,
+      *row, *row2, *head, *head2;
+  Vec<A>*partial, *top, *total, *fall, *part, *part2;
   const A **key_row, **sum_row, **value_row, **edge_row;
   const uint8_t** sign_row;
 
@@ -35,7 +37,8 @@ struct Desk {
     const int64_t wide = (block * heads + width<A> - 1) / width<A> * width<A>;
     const int64_t copies = rows_are_copied ? block : 0;
     query = take<A>(padded), dout = take<A>(padded), row = take<A>(padded), row2 = take<A>(padded);
-    keys = take<A>(copies * padded), sums = take<A>(copies * padded), values = take<A>(copies * padded);
+    keys = take<A>(copies * padded), sums = take<A>(copies * padded),
+    values = take<A>(copies * padded);
     score = take<A>(wide), raw = take<A>(wide), grad = take<A>(wide);
     factor = take<A>(heads), factor2 = take<A>(heads), sums_of_query = take<A>(2 * heads);
     head = take<A>(heads), head2 = take<A>(heads);
@@ -48,7 +51,8 @@ struct Desk {
   }
 
   static int64_t measure(int64_t block, int64_t padded, int64_t heads, int64_t tile, bool copied) {
-    const int64_t numbers = (4 + (copied ? 3 * block : 0)) * padded + 6 * heads + 3 * (block * heads + 8);
+    const int64_t numbers =
+        (4 + (copied ? 3 * block : 0)) * padded + 6 * heads + 3 * (block * heads + 8);
     const int64_t vectors = block * heads + 8 + 5 * tile;
     return numbers * sizeof(A) + vectors * 32 + 6 * block * sizeof(void*) + 32 * 64;
   }
@@ -72,16 +76,28 @@ class Gather {
   const void* const value;
   const bool copies;         // rows are unpacked, or get edge features added
   Buffer<A> a, edge_weight;  // padded: [R, P], [R, D, P] (gat: [R, D, H])
-  Buffer<uint8_t> sign_bytes;  // [positions, vectors]: where z is not positive; backward only
+  // What the backward pass leaves of each edge, side by side: α, ds [H each], and the bytes of
+  // `signs` that tell where z is not positive (gatv2 only).
+  Buffer<uint8_t> notes;
+  const int64_t note_bytes;
   std::atomic<int> fault{0};
 
   explicit Gather(const Problem& p)
-      : p(p), rows(p.heads, p.channels, p.storage), tile(p.heads), dropout(p), R(p.relations),
-        H(p.heads), P(rows.padded), D(p.edge ? p.edge_dim : 0),
+      : p(p),
+        rows(p.heads, p.channels, p.storage),
+        tile(p.heads),
+        dropout(p),
+        R(p.relations),
+        H(p.heads),
+        P(rows.padded),
+        D(p.edge ? p.edge_dim : 0),
         block(std::clamp<int64_t>(16384 / (P * int64_t(sizeof(A))), 4, 32)),
-        ahead(std::clamp<int64_t>(8192 / rows.bytes, 2, 16)), slope(A(p.slope)),
-        scale(A(1 / std::sqrt(double(p.channels)))), value(p.value ? p.value : p.key),
-        copies(!rows.direct || D > 0) {
+        ahead(std::clamp<int64_t>(8192 / rows.bytes, 2, 32)),
+        slope(A(p.slope)),
+        scale(A(1 / std::sqrt(double(p.channels)))),
+        value(p.value ? p.value : p.key),
+        copies(!rows.direct || D > 0),
+        note_bytes((2 * H * int64_t(sizeof(A)) + (gatv2 ? rows.vectors : 0) + 15) / 16 * 16) {
     if (gatv2) {
       a = Buffer<A>(R * P);
       for (int64_t row = 0; row < R * H; ++row) pad(static_cast<const A*>(p.a), 1, row, &a[0], row);
@@ -107,6 +123,9 @@ class Gather {
     for (int64_t c = 0; c < padded; ++c)
       to[row * padded + c] = c < p.channels ? from[(from_row * p.channels + c) * stride] : A(0);
   }
+
+  A* pair(int64_t e) { return reinterpret_cast<A*>(notes.data() + e * note_bytes); }
+  uint8_t* signs_of(int64_t e) { return notes.data() + e * note_bytes + 2 * H * sizeof(A); }
 
   int64_t begin(int64_t i, int64_t r) const { return p.rowptr[i * R + r]; }
   int64_t end(int64_t i, int64_t r) const { return p.rowptr[i * R + r + 1]; }
@@ -168,7 +187,8 @@ class Gather {
 
   static DYNAGAT_INLINE V bend(V z, V slope) {
     if constexpr (Per == 0) return leaky<A>(z, slope);
-    else return max(z, z * slope);  // any slope up to one; the dispatch sends larger ones to Per = 0
+    else
+      return max(z, z * slope);  // any slope up to one; the dispatch sends larger ones to Per = 0
   }
 
   // d.score[b, h], padded with -inf to whole vectors. Signed: also leaves the signs of z.
@@ -188,7 +208,7 @@ class Gather {
           sum_per_head<Per, A>(H, rows.per_head, partial,
                                [&](int64_t v) { return load(q + v * W) * load(k + v * W); });
         } else {
-          uint8_t* sign = Signed ? &sign_bytes[(e + b) * rows.vectors] : nullptr;
+          uint8_t* sign = Signed ? signs_of(e + b) : nullptr;
           sum_per_head<Per, A>(H, rows.per_head, partial, [&](int64_t v) {
             const V z = load(q + v * W) + load(k + v * W);
             if constexpr (Signed) sign[v] = signs(z);
@@ -211,10 +231,12 @@ class Gather {
       A* raw = d.raw + b * H;
       for (int64_t h = 0; h < H; ++h) raw[h] = query[h] + key[h];
       for (int64_t k = 0; k < D; ++k)
-        for (int64_t h = 0; h < H; ++h) raw[h] += d.edge_row[b][k] * edge_weight[(r * D + k) * H + h];
+        for (int64_t h = 0; h < H; ++h)
+          raw[h] += d.edge_row[b][k] * edge_weight[(r * D + k) * H + h];
     }
     const V s = all(slope);
-    for (int64_t at = 0; at < count * H; at += W) store(d.score + at, leaky<A>(load(d.raw + at), s));
+    for (int64_t at = 0; at < count * H; at += W)
+      store(d.score + at, leaky<A>(load(d.raw + at), s));
     for (int64_t at = count * H; at % W; ++at) d.score[at] = -std::numeric_limits<A>::infinity();
   }
 
@@ -223,7 +245,6 @@ class Gather {
     for (int64_t at = count * H; at % W; ++at) partial[at] = V{};
     for (int64_t at = 0; at < count * H; at += W) store(sums + at, sum_each(partial + at));
   }
-
 };
 
 }  // namespace DYNAGAT_ISA

@@ -1,51 +1,138 @@
-// Memory: zeroed-on-demand buffers, large ones on huge pages; hints for the caller's large arrays.
+// Memory: buffers, of which large ones lie on huge pages and are kept for the next call.
 #pragma once
 #include <cstdint>
 #include <cstdlib>
-#include <cstring>
+#include <mutex>
 #include <new>
 #include <utility>
+#include <vector>
 
 #ifdef __linux__
 #include <sys/mman.h>
+#include <unistd.h>
 #endif
 
 namespace dynagat {
 
-// Ask for huge pages before the first touch: far fewer page faults, and rows gathered at random
-// then miss the translation buffer less.
-inline void advise_huge(void* data, int64_t bytes) {
-#if defined(__linux__) && defined(MADV_HUGEPAGE)
-  constexpr uintptr_t page = uintptr_t(1) << 21;
-  const uintptr_t from = (reinterpret_cast<uintptr_t>(data) + page - 1) / page * page;
-  const uintptr_t to = (reinterpret_cast<uintptr_t>(data) + bytes) / page * page;
-  if (to > from) madvise(reinterpret_cast<void*>(from), to - from, MADV_HUGEPAGE);
-#else
-  (void)data, (void)bytes;
-#endif
-}
+constexpr size_t huge_page = size_t(1) << 21;
+constexpr size_t large = size_t(1) << 22;  // bytes from which a buffer comes from the pool
 
-// Uninitialised memory, aligned to cache lines (to huge pages where large). Not copyable.
+// Idle large blocks. Fresh memory costs more than the arithmetic done on it: the kernel clears each
+// page at its first touch. Keeps an eighth of the machine's memory at most; DYNAGAT_KEEP_MEMORY=0
+// keeps nothing. Never waits for a lock, so a forked child can't hang on one.
+class Pool {
+  struct Block {
+    void* data;
+    size_t bytes;
+  };
+  std::mutex mutex;
+  std::vector<Block> idle;  // oldest first
+  size_t idle_bytes = 0, limit = 0;
+
+  Pool() {
+    const char* keep = std::getenv("DYNAGAT_KEEP_MEMORY");
+    if (keep && keep[0] == '0') return;
+#ifdef __linux__
+    limit = size_t(sysconf(_SC_PHYS_PAGES)) / 8 * size_t(sysconf(_SC_PAGESIZE));
+#else
+    limit = size_t(1) << 30;
+#endif
+  }
+
+ public:
+  static Pool& get() {
+    static Pool* const pool = new Pool;  // outlives every tensor
+    return *pool;
+  }
+
+  // A block of at least `bytes`, which is set to its true size.
+  void* take(size_t& bytes) {
+    bytes = (bytes + huge_page - 1) / huge_page * huge_page;
+    if (mutex.try_lock()) {
+      std::lock_guard<std::mutex> lock(mutex, std::adopt_lock);
+      size_t best = idle.size();
+      for (size_t n = 0; n < idle.size(); ++n)
+        if (idle[n].bytes >= bytes && idle[n].bytes <= bytes + bytes / 4 &&
+            (best == idle.size() || idle[n].bytes < idle[best].bytes))
+          best = n;
+      if (best < idle.size()) {
+        const Block block = idle[best];
+        idle.erase(idle.begin() + best);
+        idle_bytes -= block.bytes;
+        bytes = block.bytes;
+        return block.data;
+      }
+    }
+    void* data = std::aligned_alloc(huge_page, bytes);
+    if (!data) throw std::bad_alloc();
+#if defined(__linux__) && defined(MADV_HUGEPAGE)
+    madvise(data, bytes, MADV_HUGEPAGE);
+#endif
+    return data;
+  }
+
+  void give(void* data, size_t bytes) {
+    if (bytes <= limit && mutex.try_lock()) {
+      std::lock_guard<std::mutex> lock(mutex, std::adopt_lock);
+      while (idle_bytes + bytes > limit) {
+        std::free(idle.front().data);
+        idle_bytes -= idle.front().bytes;
+        idle.erase(idle.begin());
+      }
+      idle.push_back({data, bytes});
+      idle_bytes += bytes;
+      return;
+    }
+    std::free(data);
+  }
+};
+
+// Uninitialised memory, aligned to cache lines at least; from the pool where large.
+class Pooled {
+  void* held = nullptr;
+  size_t bytes = 0;
+
+ public:
+  Pooled() = default;
+  explicit Pooled(size_t wanted) : bytes(wanted) {
+    if (!wanted) return;
+    if (wanted >= large) {
+      held = Pool::get().take(bytes);
+    } else {
+      held = std::aligned_alloc(64, (wanted + 63) / 64 * 64);
+      if (!held) throw std::bad_alloc();
+    }
+  }
+  Pooled(Pooled&& other) noexcept
+      : held(std::exchange(other.held, nullptr)), bytes(std::exchange(other.bytes, 0)) {}
+  Pooled& operator=(Pooled&& other) noexcept {
+    std::swap(held, other.held);
+    std::swap(bytes, other.bytes);
+    return *this;
+  }
+  ~Pooled() {
+    if (bytes >= large) Pool::get().give(held, bytes);
+    else std::free(held);
+  }
+  void* data() { return held; }
+};
+
 template <class T>
 class Buffer {
+  Pooled memory;
   T* held = nullptr;
 
  public:
   Buffer() = default;
-  explicit Buffer(int64_t count) {
-    const int64_t bytes = count * int64_t(sizeof(T)), huge = int64_t(1) << 21;
-    if (bytes <= 0) return;
-    const int64_t align = bytes >= 2 * huge ? huge : 64;
-    held = static_cast<T*>(std::aligned_alloc(align, (bytes + align - 1) / align * align));
-    if (!held) throw std::bad_alloc();
-    if (bytes >= 2 * huge) advise_huge(held, bytes);
-  }
-  Buffer(Buffer&& other) noexcept : held(std::exchange(other.held, nullptr)) {}
+  explicit Buffer(int64_t count)
+      : memory(size_t(count) * sizeof(T)), held(static_cast<T*>(memory.data())) {}
+  Buffer(Buffer&& other) noexcept
+      : memory(std::move(other.memory)), held(std::exchange(other.held, nullptr)) {}
   Buffer& operator=(Buffer&& other) noexcept {
+    memory = std::move(other.memory);
     std::swap(held, other.held);
     return *this;
   }
-  ~Buffer() { std::free(held); }
 
   T* data() { return held; }
   T& operator[](int64_t at) { return held[at]; }

@@ -15,7 +15,8 @@ struct Hub {
   int64_t group, first_segment, last_segment;
 };
 
-// Tasks of whole groups, about as much work each; groups too long for one task are hubs, cut in segments.
+// Tasks of whole groups, about as much work each; groups too long for one task are hubs, cut in
+// segments.
 struct Plan {
   std::vector<int64_t> bounds;  // task t has groups [bounds[t], bounds[t + 1]) but for the hubs
   std::vector<Hub> hubs;

@@ -1,4 +1,5 @@
-// What one call of the attention kernels is given: pointers and sizes, checked by the caller for length.
+// What one call of the attention kernels is given: pointers and sizes, checked by the caller for
+// length.
 #pragma once
 #include <cstdint>
 
@@ -12,8 +13,8 @@ inline int64_t bytes_of(Storage storage) {
 }
 
 // Tables (query, key, value, out and their gradients) are held as `storage`, all else as the
-// compute type: double for float64, float otherwise. Row i * relations + r is node i under relation r.
-// In gat, `query` and `key` are the two scores per node and head, in the compute type.
+// compute type: double for float64, float otherwise. Row i * relations + r is node i under relation
+// r. In gat, `query` and `key` are the two scores per node and head, in the compute type.
 struct Problem {
   Mechanism mechanism = Mechanism::gatv2;
   Storage storage = Storage::float32;
@@ -25,12 +26,13 @@ struct Problem {
   int64_t heads = 1, channels = 1, edge_dim = 0;
 
   const void *query = nullptr, *key = nullptr, *value = nullptr;  // value null: the keys
-  const void* a = nullptr;                                        // [R, H, C], gatv2 only
-  const void *edge = nullptr, *edge_weight = nullptr;  // [num_edges, D]; [R, H, C, D], gat [R, H, D]
+  const void *a = nullptr;                                        // [R, H, C], gatv2 only
+  const void *edge = nullptr,
+             *edge_weight = nullptr;  // [num_edges, D]; [R, H, C, D], gat [R, H, D]
   double slope = 0.2, dropout = 0.0;
   uint64_t seed = 0, first_count = 0;  // first_count: where this batch's counters of dropout start
 
-  void *out = nullptr, *lse = nullptr, *weights = nullptr;  // forward: out, [N, H], [E, H] or null
+  void *out = nullptr, *top = nullptr, *weights = nullptr;  // forward: out; [N, H]; [E, H] or null
 
   const void *dout = nullptr, *dweights = nullptr;  // backward; dweights may be null
   void *dquery = nullptr, *dkey = nullptr, *dvalue = nullptr, *da = nullptr;
@@ -38,6 +40,14 @@ struct Problem {
 };
 
 // Which part of a problem was not as the rows promised; `fine` when all of it was.
-enum class Fault : int { fine = 0, rowptr, key_index, edge_id, key_rowptr, key_query, key_position };
+enum class Fault : int {
+  fine = 0,
+  rowptr,
+  key_index,
+  edge_id,
+  key_rowptr,
+  key_query,
+  key_position
+};
 
 }  // namespace dynagat

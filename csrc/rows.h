@@ -22,8 +22,12 @@ DYNAGAT_INLINE uint16_t to_bfloat16(float x) {
   return uint16_t((bits + 0x7fff + ((bits >> 16) & 1)) >> 16);  // to nearest, ties to even
 }
 #if defined(__F16C__)
-DYNAGAT_INLINE float from_float16(uint16_t x) { return _cvtsh_ss(x); }
-DYNAGAT_INLINE uint16_t to_float16(float x) { return _cvtss_sh(x, 0); }
+DYNAGAT_INLINE float from_float16(uint16_t x) {
+  return _cvtsh_ss(x);
+}
+DYNAGAT_INLINE uint16_t to_float16(float x) {
+  return _cvtss_sh(x, 0);
+}
 #else
 inline float from_float16(uint16_t x) {
   const uint32_t sign = uint32_t(x & 0x8000) << 16, exponent = (x >> 10) & 31, rest = x & 1023;
@@ -56,9 +60,13 @@ struct Rows {
   bool direct;
 
   Rows(int64_t heads, int64_t channels, Storage storage)
-      : heads(heads), channels(channels), per_head((channels + width<A> - 1) / width<A>),
-        vectors(heads * per_head), padded(vectors * width<A>),
-        bytes(heads * channels * bytes_of(storage)), storage(storage),
+      : heads(heads),
+        channels(channels),
+        per_head((channels + width<A> - 1) / width<A>),
+        vectors(heads * per_head),
+        padded(vectors * width<A>),
+        bytes(heads * channels * bytes_of(storage)),
+        storage(storage),
         direct(channels % width<A> == 0 &&
                storage == (sizeof(A) == 8 ? Storage::float64 : Storage::float32)) {}
 
@@ -76,7 +84,15 @@ struct Rows {
     for (int64_t h = 0; h < heads; ++h, to += stride, from += channels * bytes_of(storage)) {
       if (storage == Storage::bfloat16) {
         auto* x = reinterpret_cast<const uint16_t*>(from);
-        for (int64_t c = 0; c < channels; ++c) to[c] = from_bfloat16(x[c]);
+        int64_t c = 0;
+#if defined(__AVX2__)
+        if constexpr (sizeof(A) == 4)
+          for (; c + 8 <= channels; c += 8) {
+            const __m256i wide = _mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i*)(x + c)));
+            _mm256_storeu_ps(to + c, _mm256_castsi256_ps(_mm256_slli_epi32(wide, 16)));
+          }
+#endif
+        for (; c < channels; ++c) to[c] = from_bfloat16(x[c]);
       } else if (storage == Storage::float16) {
         auto* x = reinterpret_cast<const uint16_t*>(from);
         int64_t c = 0;
@@ -112,8 +128,7 @@ struct Rows {
         for (int64_t c = 0; c < channels; ++c) half[c] = to_bfloat16(from[c]);
       else if (storage == Storage::float16)
         for (int64_t c = 0; c < channels; ++c) half[c] = to_float16(from[c]);
-      else
-        std::memcpy(to, from, channels * sizeof(A));
+      else std::memcpy(to, from, channels * sizeof(A));
     }
   }
 };

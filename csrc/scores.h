@@ -8,13 +8,16 @@
 namespace dynagat {
 namespace DYNAGAT_ISA {
 
-// partial[h] = Σ over the vectors v of head h of term(v). Per = vectors per head: 1, 2, 4, 8 for any
-// multiple of 8, 0 for any number.
+// partial[h] = Σ over the vectors v of head h of term(v). Per = vectors per head: 1, 2, 4, 8 for
+// any multiple of 8, 0 for any number.
 template <int Per, class A, class Term>
-DYNAGAT_INLINE void sum_per_head(int64_t heads, int64_t per_head, Vec<A>* partial, const Term& term) {
+DYNAGAT_INLINE void sum_per_head(int64_t heads, int64_t per_head, Vec<A>* partial,
+                                 const Term& term) {
   if constexpr (Per == 1) {
+#pragma GCC unroll 4
     for (int64_t h = 0; h < heads; ++h) partial[h] = term(h);
   } else if constexpr (Per == 2) {
+#pragma GCC unroll 2
     for (int64_t h = 0; h < heads; ++h) partial[h] = term(2 * h) + term(2 * h + 1);
   } else if constexpr (Per == 4) {
     for (int64_t h = 0; h < heads; ++h)
@@ -47,6 +50,7 @@ DYNAGAT_INLINE void for_groups(int64_t vectors, int64_t per_head, const Fn& fn) 
   constexpr int step = Per == 0 ? 1 : Group;
   for (; v + step <= vectors; v += step) {
     int64_t heads[step];
+    DYNAGAT_UNROLL
     for (int k = 0; k < step; ++k) heads[k] = head_of(v, k);
     fn(v, std::integral_constant<int, step>{}, heads);
   }
@@ -67,6 +71,8 @@ struct Tile {
     A* to = reinterpret_cast<A*>(tile);
     if (heads == 1) {
       tile[0] = all(per_head[0]);
+    } else if (heads % width<A> == 0) {
+      copy(to, per_head, heads);
     } else {
       for (int64_t at = 0; at < vectors * width<A>; at += heads)
         for (int64_t h = 0; h < heads; ++h) to[at + h] = per_head[h];
@@ -75,11 +81,37 @@ struct Tile {
   template <class Join>
   void fold(const Vec<A>* tile, A* per_head, const Join& join) const {
     const A* from = reinterpret_cast<const A*>(tile);
-    for (int64_t h = 0; h < heads; ++h) per_head[h] = from[h];
+    copy(per_head, from, heads);
     for (int64_t at = heads; at < vectors * width<A>; at += heads)
       for (int64_t h = 0; h < heads; ++h) per_head[h] = join(per_head[h], from[at + h]);
   }
+  // fn(at, lanes) over heads numbers, as vectors where they fill them and one by one elsewhere
+  template <class Fn>
+  DYNAGAT_INLINE void for_heads(const Fn& fn) const {
+    if (heads % width<A> == 0)
+      for (int64_t h = 0; h < heads; h += width<A>) fn(h, Vec<A>{});
+    else
+      for (int64_t h = 0; h < heads; ++h) fn(h, A{});
+  }
 };
+
+// Read and write a vector or a single number, whichever `like` is.
+template <class A>
+DYNAGAT_INLINE Vec<A> get(const A* from, Vec<A>) {
+  return load(from);
+}
+template <class A>
+DYNAGAT_INLINE A get(const A* from, A) {
+  return *from;
+}
+template <class A>
+DYNAGAT_INLINE void put(A* to, Vec<A> x) {
+  store(to, x);
+}
+template <class A>
+DYNAGAT_INLINE void put(A* to, A x) {
+  *to = x;
+}
 
 // Counter-based dropout: a hash of (seed, edge, head). `keep_mask` in ops/reference.py is its twin.
 struct Dropout {
@@ -89,9 +121,12 @@ struct Dropout {
   bool active;
 
   explicit Dropout(const Problem& p)
-      : threshold(uint64_t(p.dropout * 4294967296.0)), first_count(p.first_count),
-        first(mix(uint32_t(p.seed) ^ 0x9E3779B9u)), second(mix(uint32_t(p.seed >> 32) ^ first)),
-        scale(p.dropout < 1 ? 1 / (1 - p.dropout) : 0), active(p.dropout > 0) {}
+      : threshold(uint64_t(p.dropout * 4294967296.0)),
+        first_count(p.first_count),
+        first(mix(uint32_t(p.seed) ^ 0x9E3779B9u)),
+        second(mix(uint32_t(p.seed >> 32) ^ first)),
+        scale(p.dropout < 1 ? 1 / (1 - p.dropout) : 0),
+        active(p.dropout > 0) {}
 
   static DYNAGAT_INLINE uint32_t mix(uint32_t x) {
     x = (x ^ (x >> 16)) * 0x21F0AAADu;

@@ -1,4 +1,5 @@
-// Vectors of 32 bytes in the compiler's own vector types, so one source serves every instruction set.
+// Vectors of 32 bytes in the compiler's own vector types, so one source serves every instruction
+// set.
 #pragma once
 #include <cmath>
 #include <cstdint>
@@ -12,6 +13,7 @@ namespace dynagat {
 namespace DYNAGAT_ISA {
 
 #define DYNAGAT_INLINE inline __attribute__((always_inline))
+#define DYNAGAT_UNROLL _Pragma("GCC unroll 8")  // keeps small arrays in registers
 
 template <class A>
 struct Lanes;
@@ -57,11 +59,11 @@ DYNAGAT_INLINE Vec<A> leaky(Vec<A> z, Vec<A> slope) {
 
 // sums of 8 (4) vectors -> one vector of their sums, in order
 DYNAGAT_INLINE Vec<float> sum_each(const Vec<float>* x) {
-#define DYNAGAT_PAIR(a, b)                                       \
-  (__builtin_shufflevector(a, b, 0, 8, 2, 10, 4, 12, 6, 14) +    \
+#define DYNAGAT_PAIR(a, b)                                    \
+  (__builtin_shufflevector(a, b, 0, 8, 2, 10, 4, 12, 6, 14) + \
    __builtin_shufflevector(a, b, 1, 9, 3, 11, 5, 13, 7, 15))
-#define DYNAGAT_QUAD(a, b)                                       \
-  (__builtin_shufflevector(a, b, 0, 1, 8, 9, 4, 5, 12, 13) +     \
+#define DYNAGAT_QUAD(a, b)                                   \
+  (__builtin_shufflevector(a, b, 0, 1, 8, 9, 4, 5, 12, 13) + \
    __builtin_shufflevector(a, b, 2, 3, 10, 11, 6, 7, 14, 15))
   Vec<float> a = DYNAGAT_PAIR(x[0], x[1]), b = DYNAGAT_PAIR(x[2], x[3]);
   Vec<float> c = DYNAGAT_PAIR(x[4], x[5]), d = DYNAGAT_PAIR(x[6], x[7]);
@@ -97,7 +99,8 @@ DYNAGAT_INLINE Vec<float> exp(Vec<float> x) {
   y = y * r + 1.6666665459e-1f;
   y = y * r + 5.0000001201e-1f;
   y = (y * r) * r + r + 1.0f;
-  I bits, power;
+  typedef uint32_t Bits __attribute__((vector_size(32)));
+  Bits bits, power;
   std::memcpy(&bits, &y, 32);
   std::memcpy(&power, &shifted, 32);
   bits += power << 23;  // the low bits of `shifted` hold n
@@ -125,22 +128,63 @@ DYNAGAT_INLINE uint8_t signs(Vec<double> z) {
   return bits;
 }
 
-// Lane by lane `negative` where the byte's bit is set, else `positive`.
-DYNAGAT_INLINE Vec<float> choose(uint8_t byte, Vec<float> positive, Vec<float> negative) {
+// For G bytes of `signs`: factor[k] is, lane by lane, `slope` where byte k's bit is set, else one.
+template <int G>
+DYNAGAT_INLINE void slopes(const uint8_t* bytes, Vec<float> slope, Vec<float>* factor) {
+  const Vec<float> one = all(1.0f);
 #if defined(__AVX2__)
-  const __m256i at = _mm256_setr_epi32(31, 30, 29, 28, 27, 26, 25, 24);
-  const __m256i top = _mm256_sllv_epi32(_mm256_set1_epi32(byte), at);
-  return (Vec<float>)_mm256_blendv_ps((__m256)positive, (__m256)negative, _mm256_castsi256_ps(top));
-#else
-  typedef Lanes<float>::I I;
-  const I set = (I{} + byte) & I{1, 2, 4, 8, 16, 32, 64, 128};
-  return set != 0 ? negative : positive;
+  if constexpr (G == 4) {  // one load serves four vectors: shift each one's bits to the top
+    int32_t word;
+    std::memcpy(&word, bytes, 4);
+    const __m256i bits = _mm256_set1_epi32(word);
+    const __m256i last = _mm256_setr_epi32(7, 6, 5, 4, 3, 2, 1, 0);
+    DYNAGAT_UNROLL
+    for (int k = 0; k < 4; ++k) {
+      const __m256i at = _mm256_add_epi32(last, _mm256_set1_epi32(24 - 8 * k));
+      const __m256 top = _mm256_castsi256_ps(_mm256_sllv_epi32(bits, at));
+      factor[k] = (Vec<float>)_mm256_blendv_ps((__m256)one, (__m256)slope, top);
+    }
+    return;
+  }
 #endif
+  typedef Lanes<float>::I I;
+  DYNAGAT_UNROLL
+  for (int k = 0; k < G; ++k) {
+    const I set = (I{} + bytes[k]) & I{1, 2, 4, 8, 16, 32, 64, 128};
+    factor[k] = set != 0 ? slope : one;
+  }
 }
-DYNAGAT_INLINE Vec<double> choose(uint8_t byte, Vec<double> positive, Vec<double> negative) {
+template <int G>
+DYNAGAT_INLINE void slopes(const uint8_t* bytes, Vec<double> slope, Vec<double>* factor) {
   typedef Lanes<double>::I I;
-  const I set = (I{} + byte) & I{1, 2, 4, 8};
-  return set != 0 ? negative : positive;
+  DYNAGAT_UNROLL
+  for (int k = 0; k < G; ++k) {
+    const I set = (I{} + bytes[k]) & I{1, 2, 4, 8};
+    factor[k] = set != 0 ? slope : all(1.0);
+  }
+}
+
+// Is any lane of x above the same lane of y?
+template <class A>
+DYNAGAT_INLINE bool any_above(Vec<A> x, Vec<A> y) {
+  const auto above = x > y;
+  bool any = false;
+  for (int lane = 0; lane < width<A>; ++lane) any |= above[lane] != 0;
+  return any;
+}
+#if defined(__AVX2__)
+template <>
+DYNAGAT_INLINE bool any_above<float>(Vec<float> x, Vec<float> y) {
+  return _mm256_movemask_ps(_mm256_cmp_ps((__m256)x, (__m256)y, _CMP_GT_OQ)) != 0;
+}
+#endif
+
+// A few numbers; the library's memcpy costs more than the copy.
+template <class A>
+DYNAGAT_INLINE void copy(A* to, const A* from, int64_t count) {
+  int64_t at = 0;
+  for (; at + width<A> <= count; at += width<A>) store(to + at, load(from + at));
+  for (; at < count; ++at) to[at] = from[at];
 }
 
 DYNAGAT_INLINE void prefetch(const char* from, int64_t bytes) {

@@ -60,7 +60,9 @@ def test_transposed_rows_are_the_same_edges():
 def test_self_loops_replace_those_that_exist_and_come_last():
     edge_index = torch.tensor([[0, 1, 1, 2, 2], [0, 0, 1, 2, 2]])
     graph = Graph.from_edge_index(edge_index, (4, 3)).with_self_loops()
-    pairs = sorted(zip(graph.edge_id.tolist(), graph.query_index.tolist(), graph.key_index.tolist()))
+    pairs = sorted(
+        zip(graph.edge_id.tolist(), graph.query_index.tolist(), graph.key_index.tolist())
+    )
     assert pairs == [(1, 0, 1), (5, 0, 0), (6, 1, 1), (7, 2, 2)]
     assert graph.num_edges == 8
     direct = Graph.from_edge_index(edge_index, (4, 3), self_loops=True)
@@ -96,10 +98,18 @@ BAD = [
     (lambda: Graph.from_edge_index(EDGES, 2), ValueError, r"must lie in \[0, 2\), but holds 2"),
     (lambda: Graph.from_edge_index(EDGES - 1, 3), ValueError, r"in \[0, 3\), but holds -1"),
     (lambda: Graph.from_edge_index(EDGES.float() * torch.nan, 3), TypeError, "torch.float32.*nan"),
-    (lambda: Graph.from_edge_index(EDGES > 0, 3), TypeError, "int32 or int64, but holds torch.bool"),
+    (
+        lambda: Graph.from_edge_index(EDGES > 0, 3),
+        TypeError,
+        "int32 or int64, but holds torch.bool",
+    ),
     (lambda: Graph.from_edge_index(EDGES.T, 3), ValueError, r"shape \[2, E\], but has \[3, 2\]"),
     (lambda: Graph.from_edge_index([[0], [1]], 3), TypeError, "must be a tensor, but is a list"),
-    (lambda: Graph.from_edge_index(EDGES, -3), ValueError, "num_queries must be a count, but is -3"),
+    (
+        lambda: Graph.from_edge_index(EDGES, -3),
+        ValueError,
+        "num_queries must be a count, but is -3",
+    ),
     (lambda: Graph.from_edge_index(EDGES, (2, 3)), ValueError, r"key_index must lie in \[0, 2\)"),
     (lambda: Graph.from_edges(EDGES[0], EDGES[1, :2], 3), ValueError, "one entry per edge"),
     (

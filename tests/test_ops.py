@@ -58,9 +58,7 @@ def test_kernels_equal_their_definition_in_double_precision(mechanism, heads, ch
 @pytest.mark.parametrize("option", OPTIONS)
 @pytest.mark.parametrize(("heads", "channels"), SHAPES)
 @pytest.mark.parametrize("mechanism", MECHANISMS)
-def test_single_precision_errs_no_more_than_twice_the_reference(
-    mechanism, heads, channels, option
-):
+def test_single_precision_errs_no_more_than_twice_the_reference(mechanism, heads, channels, option):
     problem = problem_of(mechanism, heads, channels, option)
     exact = problem.results(reference)
     single = problem.to(torch.float32)

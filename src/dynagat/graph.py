@@ -136,9 +136,7 @@ class Graph:
     def to(self, device: torch.device | str) -> Graph:
         """The same graph on another device."""
         moved = [tensor.to(device) for tensor in self.tensors]
-        return Graph(
-            *moved, self.num_queries, self.num_keys, self.num_edges, self.num_relations
-        )
+        return Graph(*moved, self.num_queries, self.num_keys, self.num_edges, self.num_relations)
 
     def __repr__(self) -> str:
         relations = f", relations={self.num_relations}" if self.num_relations > 1 else ""
@@ -240,7 +238,9 @@ def _group(
             edges, num_queries, num_keys, num_relations, first_loop, loop_relation
         )
     arrays = _empty_arrays(query_index, num_queries, num_keys, num_relations, loops)
-    inputs = [None if t is None else t.contiguous() for t in (query_index, key_index, relation, edge_id)]
+    inputs = [
+        None if t is None else t.contiguous() for t in (query_index, key_index, relation, edge_id)
+    ]
     kernels.group(
         edges=[(0, 0) if t is None else (t.data_ptr(), t.element_size()) for t in inputs],
         num_edges=query_index.shape[0],

@@ -120,7 +120,9 @@ def _forward(
     return_weights: bool,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """out [*, N, H, C], top [*, N, H], weights [*, num_edges, H] (empty if not asked for)"""
-    inputs = [None if t is None else t.contiguous() for t in (query, key, value, a, edge, edge_weight)]
+    inputs = [
+        None if t is None else t.contiguous() for t in (query, key, value, a, edge, edge_weight)
+    ]
     _check(mechanism, inputs, graph, num_edges, relations)
     out, top, weights = _empty_results(*inputs[:3], graph, num_edges, relations, return_weights)
     weights.zero_()
@@ -134,9 +136,7 @@ def _forward(
     return out, top, weights
 
 
-attend = torch.library.custom_op(
-    "dynagat::attend", _forward, mutates_args=(), device_types="cpu"
-)
+attend = torch.library.custom_op("dynagat::attend", _forward, mutates_args=(), device_types="cpu")
 
 
 @attend.register_fake
@@ -164,7 +164,9 @@ def _backward(
     wants_dedge: bool,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
     """Gradients of query, key, value, a, edge, edge_weight; empty where there is none."""
-    inputs = [None if t is None else t.contiguous() for t in (query, key, value, a, edge, edge_weight)]
+    inputs = [
+        None if t is None else t.contiguous() for t in (query, key, value, a, edge, edge_weight)
+    ]
     _check(mechanism, inputs, graph, num_edges, relations)
     dout, top = dout.contiguous(), top.contiguous()
     dweights = None if dweights is None else dweights.contiguous()

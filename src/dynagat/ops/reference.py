@@ -38,7 +38,9 @@ def gat(
     pair = query_score[..., query_row, :] + key_score[..., key_row, :]
     if edge is not None:
         pair = pair + _project(edge, edge_weight, graph)
-    return _attend(F.leaky_relu(pair, slope), value[..., key_row, :, :], graph, dropout, seed, return_weights)
+    return _attend(
+        F.leaky_relu(pair, slope), value[..., key_row, :, :], graph, dropout, seed, return_weights
+    )
 
 
 def gatv2(
