@@ -22,7 +22,9 @@ from bench.records import Entry, Record
 from dynagat import Graph, ops
 from dynagat.native import kernels
 
-TOLERANCE = 1e-3  # a contender that is further off, relatively, computes something else
+# Relative to the largest entry. Rounding may put a score next to zero on the other side of
+# LeakyReLU's kink, and one such edge in 2.48M moves a gradient by about 1e-3.
+TOLERANCE = 1e-2
 FLOOR_PASSES = 4  # keys forward and backward; queries and output gradients backward
 THREADS = (1, 2)
 

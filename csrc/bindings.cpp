@@ -25,15 +25,17 @@ struct Choice {
 // The best instruction set of this machine that the build has; DYNAGAT_ISA names a lesser one.
 Choice choose_kernels() {
   const char* wanted = std::getenv("DYNAGAT_ISA");
-  const std::string limit = wanted ? wanted : "avx512";
+  const std::string limit = wanted && *wanted ? wanted : "avx512";
 #ifdef DYNAGAT_X86
   __builtin_cpu_init();
   const bool has_avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+#ifdef DYNAGAT_AVX512
   const bool has_avx512 = has_avx2 && __builtin_cpu_supports("avx512f") &&
                           __builtin_cpu_supports("avx512vl") &&
                           __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq");
   if (has_avx512 && limit == "avx512")
     return {"avx512", {avx512::gat, avx512::gatv2, avx512::dpgat}, avx512::gather_floor};
+#endif
   if (has_avx2 && limit != "baseline")
     return {"avx2", {avx2::gat, avx2::gatv2, avx2::dpgat}, avx2::gather_floor};
 #endif

@@ -9,7 +9,7 @@ from dynagat.native import kernels
 
 
 def pytest_collection_modifyitems(items):
-    """`native` tests skip where nothing was compiled, but fail in CI: a missing module is a bug there."""
+    """`native` tests skip where nothing was compiled, but fail in CI, where that is a bug."""
     if kernels is not None or os.environ.get("CI"):
         return
     for item in items:

@@ -30,7 +30,7 @@ def test_native_and_torch_group_alike(sizes, dtype, relations, loops):
     found = module._group(*edges, *sizes[:2], relations, first, kind)
     expected = module._group_in_torch(edges, *sizes[:2], relations, first, kind)
     used = int(found[0][-1])
-    for n, (f, e) in enumerate(zip(found, expected)):
+    for n, (f, e) in enumerate(zip(found, expected, strict=True)):
         assert torch.equal(f if n in (0, 3) else f[:used], e)
 
 
@@ -60,13 +60,11 @@ def test_transposed_rows_are_the_same_edges():
 def test_self_loops_replace_those_that_exist_and_come_last():
     edge_index = torch.tensor([[0, 1, 1, 2, 2], [0, 0, 1, 2, 2]])
     graph = Graph.from_edge_index(edge_index, (4, 3)).with_self_loops()
-    pairs = sorted(
-        zip(graph.edge_id.tolist(), graph.query_index.tolist(), graph.key_index.tolist())
-    )
-    assert pairs == [(1, 0, 1), (5, 0, 0), (6, 1, 1), (7, 2, 2)]
+    pairs = sorted(torch.stack([graph.edge_id, graph.query_index, graph.key_index], 1).tolist())
+    assert pairs == [[1, 0, 1], [5, 0, 0], [6, 1, 1], [7, 2, 2]]
     assert graph.num_edges == 8
     direct = Graph.from_edge_index(edge_index, (4, 3), self_loops=True)
-    assert all(torch.equal(x, y) for x, y in zip(graph.tensors, direct.tensors))
+    assert all(torch.equal(x, y) for x, y in zip(graph.tensors, direct.tensors, strict=True))
 
 
 def test_self_loops_twice_are_self_loops_once():

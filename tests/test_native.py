@@ -10,11 +10,10 @@ import torch
 
 from dynagat.graph import Graph
 from dynagat.native import kernels
+from dynagat.ops import fused
 from tests.problems import MECHANISMS, make_problem, random_graph
 
 pytestmark = pytest.mark.native
-if kernels is not None:
-    from dynagat.ops import fused
 
 
 def big_problem(mechanism, **options):
@@ -29,7 +28,7 @@ def test_bits_do_not_depend_on_threads_or_repetition(mechanism, threads):
     once = problem.results(fused)
     for number in (2, 3, 2, 1):
         threads(number)
-        for x, y in zip(once, problem.results(fused)):
+        for x, y in zip(once, problem.results(fused), strict=True):
             assert torch.equal(x, y)
 
 
@@ -39,7 +38,7 @@ def test_grouping_does_not_depend_on_threads(threads):
     once = Graph.from_edge_index(edge_index, 1000, self_loops=True)
     threads(3)
     again = Graph.from_edge_index(edge_index, 1000, self_loops=True)
-    assert all(torch.equal(x, y) for x, y in zip(once.tensors, again.tensors))
+    assert all(torch.equal(x, y) for x, y in zip(once.tensors, again.tensors, strict=True))
 
 
 def test_the_number_of_threads_is_torchs(threads):
@@ -110,7 +109,7 @@ for mechanism in MECHANISMS:
             problem = make_problem(mechanism, *shape, edge_dim=2, dtype=torch.float64).to(dtype)
             found = problem.results(fused)
             exact = problem.to(torch.float64).results(reference)
-            for x, y in zip(found, exact):
+            for x, y in zip(found, exact, strict=True):
                 assert (x.double() - y).abs().max() <= limit * (1 + y.abs().max())
 """
     if name == "avx2" and kernels.instruction_set == "baseline":

@@ -6,13 +6,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from dynagat.graph import Graph
-from dynagat.native import kernels
-from dynagat.ops import reference
+from dynagat.ops import fused, reference
 from tests.problems import MECHANISMS, make_problem, random_graph
 
 pytestmark = pytest.mark.native
-if kernels is not None:
-    from dynagat.ops import fused
 
 SHAPES = [(1, 1), (3, 5), (8, 8), (2, 16), (4, 32), (1, 64), (2, 40), (16, 8)]
 OPTIONS = {
@@ -42,7 +39,7 @@ def problem_of(mechanism, heads, channels, option, **more):
 def largest_error(found, exact):
     return max(
         ((f.double() - e.double()).abs().max() / (e.double().abs().max() + 1e-30)).item()
-        for f, e in zip(found, exact)
+        for f, e in zip(found, exact, strict=True)
         if e.numel()
     )
 
@@ -94,7 +91,7 @@ def test_gradients_are_those_of_finite_differences(mechanism, option):
 
     def run(*leaves):
         tables = leaves[: len(problem.tables)]
-        tensors = dict(zip(problem.tensors, leaves[len(problem.tables) :]))
+        tensors = dict(zip(problem.tensors, leaves[len(problem.tables) :], strict=True))
         op = getattr(fused, mechanism)
         return op(*tables, problem.graph, **tensors, **problem.options, return_weights=True)
 
@@ -148,7 +145,7 @@ def test_kernels_equal_their_definition_on_any_graph(graph, mechanism, heads, ch
     problem = make_problem(
         mechanism, heads, channels, graph=graph, edge_dim=2 if edges else 0, dropout=0.3
     )
-    for found, exact in zip(problem.results(fused), problem.results(reference)):
+    for found, exact in zip(problem.results(fused), problem.results(reference), strict=True):
         torch.testing.assert_close(found, exact, rtol=1e-9, atol=1e-9)
 
 
@@ -180,6 +177,18 @@ def test_a_second_derivative_says_that_there_is_none():
     (grad,) = torch.autograd.grad(out.sum(), problem.tables[:1], create_graph=True)
     with pytest.raises(NotImplementedError, match="no second derivative"):
         grad.square().sum().backward()
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+def test_functional_gradients_are_those_of_backward(mechanism):
+    problem = make_problem(mechanism, 2, 8)
+    op = getattr(fused, mechanism)
+
+    def loss(query):
+        return op(query, *problem.tables[1:], problem.graph)[0].square().sum()
+
+    (expected,) = torch.autograd.grad(loss(problem.tables[0]), problem.tables[:1])
+    torch.testing.assert_close(torch.func.grad(loss)(problem.tables[0]), expected)
 
 
 def test_large_scores_do_not_overflow():

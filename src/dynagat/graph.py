@@ -15,7 +15,7 @@ MAX_ROWS = 2**31 - 1  # positions and rows are held as int32
 
 @dataclass(frozen=True, eq=False)
 class Graph:
-    """Query i attends to key_index[p] for every position p of its rows i·R .. i·R + R - 1 in `rowptr`.
+    """Query i attends to key_index[p] for every position p of its rows i·R .. i·R + R - 1.
 
     Row i·R + r holds the edges of query i under relation r, in the caller's order; R = 1 without
     relations. `edge_id[p]` is the caller's number of the edge at position p. The transposed rows
@@ -136,7 +136,13 @@ class Graph:
     def to(self, device: torch.device | str) -> Graph:
         """The same graph on another device."""
         moved = [tensor.to(device) for tensor in self.tensors]
-        return Graph(*moved, self.num_queries, self.num_keys, self.num_edges, self.num_relations)
+        return Graph(
+            *moved,
+            num_queries=self.num_queries,
+            num_keys=self.num_keys,
+            num_edges=self.num_edges,
+            num_relations=self.num_relations,
+        )
 
     def __repr__(self) -> str:
         relations = f", relations={self.num_relations}" if self.num_relations > 1 else ""
@@ -180,7 +186,8 @@ def _check_edges(
             )
         if index.device != query_index.device:
             raise ValueError(
-                f"{name} must be on {query_index.device} as query_index is, but is on {index.device}"
+                f"{name} must be on {query_index.device}, as query_index is, "
+                f"but is on {index.device}"
             )
 
 
@@ -199,7 +206,7 @@ def _grouped(
     first_loop: int | None,
     loop_relation: int,
 ) -> Graph:
-    """The Graph of `edges` = (query, key, relation, edge_id), with loops numbered from first_loop."""
+    """The Graph of edges (query, key, relation, edge_id), with loops numbered from first_loop."""
     num_edges = edges[0].shape[0] if first_loop is None else first_loop
     num_edges += 0 if first_loop is None else min(num_queries, num_keys)
     traced = torch.compiler.is_compiling()
@@ -215,7 +222,13 @@ def _grouped(
     if loop >= 0 and not traced:
         used = int(arrays[0][-1])  # fewer than were made room for, if loops were there already
         arrays = [a if n in (0, 3) or len(a) == used else a[:used] for n, a in enumerate(arrays)]
-    return Graph(*arrays, num_queries, num_keys, num_edges, num_relations)
+    return Graph(
+        *arrays,
+        num_queries=num_queries,
+        num_keys=num_keys,
+        num_edges=num_edges,
+        num_relations=num_relations,
+    )
 
 
 def _group(
@@ -256,12 +269,15 @@ _group_op = torch.library.custom_op("dynagat::group", _group, mutates_args=())
 
 
 @_group_op.register_fake
-def _(query_index, key_index, relation, edge_id, num_queries, num_keys, num_relations, first_loop, loop_relation):  # fmt: skip
+def _(query_index, key_index, relation, edge_id, num_queries, num_keys, num_relations,
+      first_loop, loop_relation):  # fmt: skip
     loops = min(num_queries, num_keys) if first_loop >= 0 else 0
     return _empty_arrays(query_index, num_queries, num_keys, num_relations, loops)
 
 
-def _empty_arrays(like: Tensor, num_queries: int, num_keys: int, num_relations: int, loops: int) -> list[Tensor]:  # fmt: skip
+def _empty_arrays(
+    like: Tensor, num_queries: int, num_keys: int, num_relations: int, loops: int
+) -> list[Tensor]:
     num_edges = like.shape[0] + loops
     lengths = (num_queries * num_relations + 1, num_edges, num_edges)
     lengths += (num_keys * num_relations + 1, num_edges, num_edges)

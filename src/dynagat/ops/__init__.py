@@ -1,4 +1,4 @@
-"""The ops gat, gatv2 and dpgat: fused kernels on the CPU, the reference elsewhere. The only switch."""
+"""The ops gat, gatv2, dpgat: fused kernels on the CPU, the reference elsewhere. The only switch."""
 
 from __future__ import annotations
 
@@ -8,10 +8,7 @@ from torch import Tensor
 
 from dynagat.graph import Graph
 from dynagat.native import kernels
-from dynagat.ops import reference
-
-if kernels is not None:
-    from dynagat.ops import fused
+from dynagat.ops import fused, reference
 
 
 def backend(tensor: Tensor) -> ModuleType:

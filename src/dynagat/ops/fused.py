@@ -1,11 +1,14 @@
 """The native twins of `reference`: the same names and signatures, with autograd.
 
-The forward pass saves its inputs and top [*, N, H], each query's largest score; nothing per edge. Compiled and exported programs
-see the ops `dynagat::attend` and `dynagat::attend_backward` as single nodes; eager code runs the same
-two functions through `torch.autograd.Function`, which costs a fifth of an op's overhead.
+The forward pass saves its inputs and top [*, N, H], each query's largest score; nothing per edge.
+Compiled and exported programs see the ops `dynagat::attend` and `dynagat::attend_backward` as
+single nodes; eager code runs the same two functions through `torch.autograd.Function`, which costs
+less to call.
 """
 
 from __future__ import annotations
+
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -15,6 +18,8 @@ from dynagat.native import kernels
 
 MECHANISMS = {"gat": 0, "gatv2": 1, "dpgat": 2}
 STORAGE = {torch.float32: 0, torch.float64: 1, torch.bfloat16: 2, torch.float16: 3}
+ARRAYS = ("rowptr", "key_index", "edge_id", "key_rowptr", "key_query", "key_position")
+SHARED = ("da", "dedge", "dedge_weight")  # gradients summed over the batch
 LARGE = 1 << 22  # bytes from which memory is worth keeping for the next call
 
 
@@ -120,11 +125,11 @@ def _forward(
     return_weights: bool,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """out [*, N, H, C], top [*, N, H], weights [*, num_edges, H] (empty if not asked for)"""
-    inputs = [
-        None if t is None else t.contiguous() for t in (query, key, value, a, edge, edge_weight)
-    ]
+    inputs = _contiguous(query, key, value, a, edge, edge_weight)
     _check(mechanism, inputs, graph, num_edges, relations)
-    out, top, weights = _empty_results(*inputs[:3], graph, num_edges, relations, return_weights)
+    out, top, weights = _empty_results(
+        query, key, value, graph, num_edges, relations, return_weights
+    )
     weights.zero_()
     problem = _problem(mechanism, inputs, graph, num_edges, relations, slope, dropout, seed)
     batch = out.shape[:-3].numel()
@@ -140,7 +145,8 @@ attend = torch.library.custom_op("dynagat::attend", _forward, mutates_args=(), d
 
 
 @attend.register_fake
-def _(mechanism, query, key, value, a, edge, edge_weight, graph, num_edges, relations, slope, dropout, seed, return_weights):  # fmt: skip
+def _(mechanism, query, key, value, a, edge, edge_weight, graph, num_edges, relations, slope,
+      dropout, seed, return_weights):  # fmt: skip
     return _empty_results(query, key, value, graph, num_edges, relations, return_weights)
 
 
@@ -164,9 +170,7 @@ def _backward(
     wants_dedge: bool,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
     """Gradients of query, key, value, a, edge, edge_weight; empty where there is none."""
-    inputs = [
-        None if t is None else t.contiguous() for t in (query, key, value, a, edge, edge_weight)
-    ]
+    inputs = _contiguous(query, key, value, a, edge, edge_weight)
     _check(mechanism, inputs, graph, num_edges, relations)
     dout, top = dout.contiguous(), top.contiguous()
     dweights = None if dweights is None else dweights.contiguous()
@@ -183,13 +187,13 @@ def _backward(
         _point(problem, b, batch, dvalue=None if value is None else tables[2])
         problem.first_count = b * num_edges * top.shape[-1]
         parts = shared if b == 0 else [torch.zeros_like(total) for total in shared]
-        for name, part, given in zip(("da", "dedge", "dedge_weight"), parts, inputs[3:]):
+        for name, part, given in zip(SHARED, parts, inputs[3:], strict=True):
             setattr(problem, name, part.data_ptr() if given is not None and part.numel() else 0)
         kernels.backward(problem)
         if b > 0:
-            for total, part in zip(shared, parts):
+            for total, part in zip(shared, parts, strict=True):
                 total += part
-    return *tables, *shared
+    return tables[0], tables[1], tables[2], shared[0], shared[1], shared[2]
 
 
 attend_backward = torch.library.custom_op(
@@ -198,7 +202,8 @@ attend_backward = torch.library.custom_op(
 
 
 @attend_backward.register_fake
-def _(dout, dweights, mechanism, query, key, value, a, edge, edge_weight, top, graph, num_edges, relations, slope, dropout, seed, wants_dedge):  # fmt: skip
+def _(dout, dweights, mechanism, query, key, value, a, edge, edge_weight, top, graph, num_edges,
+      relations, slope, dropout, seed, wants_dedge):  # fmt: skip
     tables = [top.new_empty(0) if t is None else torch.empty_like(t) for t in (query, key, value)]
     shared = [top.new_empty(() if t is None else t.shape) for t in (a, edge, edge_weight)]
     if not wants_dedge:
@@ -214,7 +219,7 @@ def _save(ctx, inputs, output):
     ctx.set_materialize_grads(False)
 
 
-def _pull_back(ctx, dout, _, dweights, call=attend_backward):
+def _pull_back(ctx, dout, _, dweights, call: Any = attend_backward):
     query, key, value, a, edge, edge_weight, top, seed, *graph = ctx.saved_tensors
     mechanism, num_edges, relations, slope, dropout = ctx.options
     if dout is None and dweights is None:
@@ -228,7 +233,9 @@ def _pull_back(ctx, dout, _, dweights, call=attend_backward):
     )  # fmt: skip
     inputs = (query, key, value, a, edge, edge_weight)
     wanted = ctx.needs_input_grad[1:7]
-    grads = [g if t is not None and w else None for g, t, w in zip(grads, inputs, wanted)]
+    grads = [
+        g if t is not None and w else None for g, t, w in zip(grads, inputs, wanted, strict=True)
+    ]
     return None, *grads, [None] * len(graph), *[None] * 6
 
 
@@ -249,11 +256,13 @@ class _Attend(torch.autograd.Function):
     """`attend` for eager code."""
 
     @staticmethod
-    def forward(ctx, *inputs):
-        output = _forward(*inputs)
+    def forward(*inputs):
+        return _forward(*inputs)
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
         _save(ctx, inputs, output)
         ctx.mark_non_differentiable(output[1])
-        return output
 
     @staticmethod
     def backward(ctx, *grads):
@@ -265,8 +274,12 @@ class _AttendBackward(torch.autograd.Function):
     """`attend_backward` for eager code."""
 
     @staticmethod
-    def forward(ctx, *inputs):
+    def forward(*inputs):
         return _backward(*inputs)
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        pass
 
     @staticmethod
     def backward(ctx, *grads):
@@ -303,6 +316,10 @@ def _empty_like(tensor: Tensor | None, shape=None) -> Tensor:
     return empty(shape, tensor.dtype)
 
 
+def _contiguous(*tensors: Tensor | None) -> list[Tensor | None]:
+    return [None if tensor is None else tensor.contiguous() for tensor in tensors]
+
+
 def _problem(mechanism, inputs, graph, num_edges, relations, slope, dropout, seed):
     """Everything of a native call that is the same for every batch."""
     _, key, value, a, edge, edge_weight = inputs
@@ -311,8 +328,7 @@ def _problem(mechanism, inputs, graph, num_edges, relations, slope, dropout, see
     problem.mechanism = MECHANISMS[mechanism]
     problem.storage = STORAGE[wide.dtype]
     problem.threads = torch.get_num_threads()
-    names = ("rowptr", "key_index", "edge_id", "key_rowptr", "key_query", "key_position")
-    for name, tensor in zip(names, graph):
+    for name, tensor in zip(ARRAYS, graph, strict=True):
         setattr(problem, name, tensor.data_ptr())
     problem.num_queries = (len(graph[0]) - 1) // relations
     problem.num_keys = (len(graph[3]) - 1) // relations

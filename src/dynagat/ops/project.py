@@ -7,9 +7,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from dynagat.native import kernels
-
-if kernels is not None:
-    from dynagat.ops.fused import LARGE, STORAGE, empty
+from dynagat.ops.fused import LARGE, STORAGE, empty
 
 
 def project(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:  # [*, in] -> [*, out]
@@ -28,8 +26,7 @@ def _is_pooled(x: Tensor, weight: Tensor) -> bool:
 
 class _Project(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, x, weight, bias):
-        ctx.save_for_backward(x, weight)
+    def forward(x, weight, bias):
         rows = x.reshape(-1, x.shape[-1])
         out = empty((*x.shape[:-1], weight.shape[0]), x.dtype)
         flat = out.view(-1, weight.shape[0])
@@ -38,6 +35,10 @@ class _Project(torch.autograd.Function):
         else:
             torch.addmm(bias, rows, weight.t(), out=flat)
         return out
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        ctx.save_for_backward(*inputs[:2])
 
     @staticmethod
     def backward(ctx, *grads):

@@ -36,11 +36,10 @@ def gat(
     """score_ij = LeakyReLU(query_score_i + key_score_j + W_e e_ij)"""
     query_row, key_row = _rows(graph)
     pair = query_score[..., query_row, :] + key_score[..., key_row, :]
-    if edge is not None:
+    if edge is not None and edge_weight is not None:
         pair = pair + _project(edge, edge_weight, graph)
-    return _attend(
-        F.leaky_relu(pair, slope), value[..., key_row, :, :], graph, dropout, seed, return_weights
-    )
+    score = F.leaky_relu(pair, slope)
+    return _attend(score, value[..., key_row, :, :], graph, dropout, seed, return_weights)
 
 
 def gatv2(
@@ -60,7 +59,7 @@ def gatv2(
     """score_ij = aᵀ LeakyReLU(query_i + key_j + W_e e_ij)"""
     query_row, key_row = _rows(graph)
     pair = query[..., query_row, :, :] + key[..., key_row, :, :]  # [*, P, H, C]
-    if edge is not None:
+    if edge is not None and edge_weight is not None:
         pair = pair + _project(edge, edge_weight, graph)
     a = a[graph.relation.long()] if graph.num_relations > 1 else a
     score = (F.leaky_relu(pair, slope) * a).sum(-1)
@@ -83,14 +82,14 @@ def dpgat(
     """score_ij = ⟨query_i, key_j + W_e e_ij⟩ / √C"""
     query_row, key_row = _rows(graph)
     keys = key[..., key_row, :, :]  # [*, P, H, C]
-    if edge is not None:
+    if edge is not None and edge_weight is not None:
         keys = keys + _project(edge, edge_weight, graph)
     score = (query[..., query_row, :, :] * keys).sum(-1) / query.shape[-1] ** 0.5
     return _attend(score, value[..., key_row, :, :], graph, dropout, seed, return_weights)
 
 
 def keep_mask(seed: Tensor, batch: int, num_edges: int, heads: int, dropout: float) -> Tensor:
-    """[batch, num_edges, heads] of booleans: a hash of (seed, edge, head), as the kernels compute it."""
+    """[batch, num_edges, heads] of booleans: a hash of (seed, edge, head), that of the kernels."""
     count = torch.arange(batch * num_edges * heads, device=seed.device)
     low, high = count & 0xFFFFFFFF, count >> 32
     first = _mix((seed & 0xFFFFFFFF) ^ 0x9E3779B9)
@@ -138,7 +137,7 @@ def _attend(
     if return_weights:
         returned = weight.new_zeros(*batch, graph.num_edges, heads)
         returned = returned.index_copy(-2, edge_id, weight)
-    if dropout > 0:
+    if dropout > 0 and seed is not None:
         keep = keep_mask(seed, batch.numel(), graph.num_edges, heads, dropout)
         keep = keep.view(*batch, graph.num_edges, heads)[..., edge_id, :]
         weight = torch.where(keep, weight / (1 - dropout) if dropout < 1 else weight, 0.0)

@@ -1,0 +1,93 @@
+"""Large results: on memory that is kept from call to call, and that nobody else holds."""
+
+import copy
+import os
+import subprocess
+import sys
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from dynagat import GATv2Conv
+from dynagat.ops import fused, project
+
+pytestmark = pytest.mark.native
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("batch", [(), (2, 3)])
+def test_projections_are_torchs_own(batch, bias, dtype):
+    x = torch.randn(*batch, 12_000, 20, dtype=dtype, requires_grad=True)
+    weight = torch.randn(256, 20, dtype=dtype, requires_grad=True)
+    b = torch.randn(256, dtype=dtype, requires_grad=True) if bias else None
+    assert project._is_pooled(x, weight)
+    leaves = [x, weight] if b is None else [x, weight, b]
+    results = []
+    for linear in (project.project, F.linear):
+        out = linear(x, weight, b)
+        results.append([out, *torch.autograd.grad(out.float().square().sum(), leaves)])
+    for found, expected in zip(*results, strict=True):
+        torch.testing.assert_close(found, expected)
+
+
+def test_a_projection_can_be_differentiated_twice():
+    x = torch.randn(20_000, 3, dtype=torch.float64, requires_grad=True)
+    weight = torch.randn(64, 3, dtype=torch.float64, requires_grad=True)
+    (dx,) = torch.autograd.grad(
+        project.project(x, weight, None).square().sum(), x, create_graph=True
+    )
+    (found,) = torch.autograd.grad(dx.sum(), weight)
+    (dx,) = torch.autograd.grad(F.linear(x, weight).square().sum(), x, create_graph=True)
+    (expected,) = torch.autograd.grad(dx.sum(), weight)
+    torch.testing.assert_close(found, expected)
+
+
+def test_memory_comes_back_once_nobody_holds_it():
+    first = fused.empty((2_000, 1_000), torch.float32)
+    place = first.data_ptr()
+    view = first[10:]
+    view.fill_(7.0)
+    del first
+    other = fused.empty((2_000, 1_000), torch.float32)
+    assert other.data_ptr() != place  # a view still holds it
+    other.fill_(1.0)
+    assert (view == 7).all()
+    del view
+    assert fused.empty((2_000, 1_000), torch.float32).data_ptr() == place
+
+
+def test_results_on_kept_memory_are_ordinary_tensors():
+    layer = GATv2Conv(8, 16, heads=8)
+    x, edge_index = torch.randn(10_000, 8), torch.randint(0, 10_000, (2, 50_000))
+    out = layer(x, edge_index)
+    kept = out.detach().clone()
+    again = copy.deepcopy(out.detach())
+    for _ in range(3):  # later calls may not write where an earlier result lives
+        layer(x, edge_index).sum().backward()
+    assert torch.equal(out, kept)
+    assert torch.equal(again, kept)
+    out.relu_()
+    assert out.untyped_storage().nbytes() >= out.numel() * 4
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/self/statm"), reason="needs /proc")
+@pytest.mark.parametrize("keep", ["1", "0"])
+def test_memory_is_kept_or_given_back_as_asked(keep):
+    script = """
+import torch
+from dynagat.ops import fused
+def resident():
+    return int(open("/proc/self/statm").read().split()[1]) * 4096
+before = resident()
+held = fused.empty((64, 1 << 20), torch.float32).fill_(1.0)
+assert resident() - before > 200e6
+del held
+print(int(resident() - before > 200e6))
+"""
+    environment = {**os.environ, "DYNAGAT_KEEP_MEMORY": keep}
+    done = subprocess.run(
+        [sys.executable, "-c", script], env=environment, check=True, capture_output=True, text=True
+    )
+    assert done.stdout.strip() == keep
