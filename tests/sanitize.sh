@@ -4,6 +4,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 python=$(realpath -s "${1:-python3}")
 build=build/sanitize
+mkdir -p build
 cmake=$(dirname "$python")/cmake
 "$cmake" -S . -B "$build" -DCMAKE_BUILD_TYPE=None -DDYNAGAT_SANITIZE=ON \
   -DPython_EXECUTABLE="$python" -Dnanobind_DIR="$("$python" -m nanobind --cmake_dir)" > "$build.log" 2>&1 ||
