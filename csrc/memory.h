@@ -17,9 +17,9 @@ namespace dynagat {
 constexpr size_t huge_page = size_t(1) << 21;
 constexpr size_t large = size_t(1) << 22;  // bytes from which a buffer comes from the pool
 
-// Idle large blocks. Fresh memory costs more than the arithmetic done on it: the kernel clears each
-// page at its first touch. Keeps an eighth of the machine's memory at most; DYNAGAT_KEEP_MEMORY=0
-// keeps nothing. Never waits for a lock, so a forked child can't hang on one.
+// Idle large blocks. Fresh memory is dear, for the system clears each page at its first touch.
+// Keeps an eighth of the machine's memory at most; DYNAGAT_KEEP_MEMORY=0 keeps nothing. Never waits
+// for a lock, so a forked child can't hang on one.
 class Pool {
   struct Block {
     void* data;

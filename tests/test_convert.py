@@ -103,6 +103,10 @@ def test_the_target_decides_between_one_matrix_and_a_pair(in_channels) -> None:
     state |= {"lin_src.weight": weight, "lin_dst.weight": weight}
     target = GATConv(in_channels, C, heads=H)
     target.load_state_dict(convert(state, target))
+    (by_key,), (by_query,) = target.projections()
+    assert (by_key is by_query) == isinstance(in_channels, int)
+    assert torch.equal(by_key.weight, weight)
+    assert torch.equal(by_query.weight, weight)
 
 
 def test_two_matrices_are_not_forced_into_one() -> None:

@@ -81,7 +81,17 @@ def test_half_precision_tables_keep_single_precision_sums(mechanism, option, dty
 
 
 @pytest.mark.parametrize(
-    "option", ["plain", "edge features", "dropout", "relations and edges", "batch", "own value"]
+    "option",
+    [
+        "plain",
+        "edge features",
+        "dropout",
+        "relations and edges",
+        "batch",
+        "own value",
+        "steep",
+        "flipped",
+    ],
 )
 @pytest.mark.parametrize("mechanism", MECHANISMS)
 def test_gradients_are_those_of_finite_differences(mechanism, option):
@@ -226,6 +236,20 @@ def test_a_wrong_shape_is_named(name):
     WRONG[name](problem)
     with pytest.raises(ValueError, match="must have shape"):
         problem.run(fused)
+
+
+MISSING = [
+    ("gatv2", {"edge": torch.ones(120, 2)}, "edge_weight is missing, but edge was given"),
+    ("gat", {"dropout": 0.5}, "seed is missing, but dropout is 0.5"),
+]
+
+
+@pytest.mark.parametrize("backend", [fused, reference])
+@pytest.mark.parametrize(("mechanism", "options", "sentence"), MISSING)
+def test_what_is_missing_is_named(mechanism, options, sentence, backend):
+    problem = make_problem(mechanism, 2, 8)
+    with pytest.raises(ValueError, match=sentence):
+        getattr(backend, mechanism)(*problem.tables, problem.graph, **options)
 
 
 FIELDS = ("rowptr", "key_index", "edge_id", "key_rowptr", "key_query", "key_position")

@@ -172,6 +172,11 @@ def _backward(
     """Gradients of query, key, value, a, edge, edge_weight; empty where there is none."""
     inputs = _contiguous(query, key, value, a, edge, edge_weight)
     _check(mechanism, inputs, graph, num_edges, relations)
+    wide, num_queries = key if value is None else value, (len(graph[0]) - 1) // relations
+    expected = (*wide.shape[:-3], num_queries, *wide.shape[-2:])
+    if tuple(dout.shape) != expected or tuple(top.shape) != expected[:-1]:
+        shapes = f"{list(dout.shape)} and {list(top.shape)}"
+        raise ValueError(f"dout must have shape {list(expected)} and top fit it, but are {shapes}")
     dout, top = dout.contiguous(), top.contiguous()
     dweights = None if dweights is None else dweights.contiguous()
     tables = [_empty_like(t) for t in inputs[:3]]
@@ -339,6 +344,8 @@ def _problem(mechanism, inputs, graph, num_edges, relations, slope, dropout, see
     for name, tensor in (("a", a), ("edge", edge), ("edge_weight", edge_weight)):
         setattr(problem, name, 0 if tensor is None else tensor.data_ptr())
     problem.slope, problem.dropout = slope, dropout
+    if dropout > 0 and seed is None:
+        raise ValueError(f"seed is missing, but dropout is {dropout}")
     problem.seed = 0 if seed is None else int(seed) & (2**64 - 1)
     return problem
 
@@ -359,6 +366,13 @@ def _check(mechanism, inputs, graph, num_edges, relations) -> None:
     batch, (heads, channels) = wide.shape[:-3], wide.shape[-2:]
     num_queries, num_keys = ((len(graph[n]) - 1) // relations for n in (0, 3))
     row = (heads,) if mechanism == "gat" else (heads, channels)
+    needed = {"a": a} if mechanism == "gatv2" else {"value": value}
+    if edge is not None:
+        needed["edge_weight"] = edge_weight
+    for name, tensor in needed.items():
+        if tensor is None:
+            given = "edge was given" if name == "edge_weight" else f"{mechanism} needs it"
+            raise ValueError(f"{name} is missing, but {given}")
     shapes = {
         "query": (query, (*batch, num_queries * relations, *row)),
         "key": (key, (*batch, num_keys * relations, *row)),

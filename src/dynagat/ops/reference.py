@@ -36,7 +36,7 @@ def gat(
     """score_ij = LeakyReLU(query_score_i + key_score_j + W_e e_ij)"""
     query_row, key_row = _rows(graph)
     pair = query_score[..., query_row, :] + key_score[..., key_row, :]
-    if edge is not None and edge_weight is not None:
+    if edge is not None:
         pair = pair + _project(edge, edge_weight, graph)
     score = F.leaky_relu(pair, slope)
     return _attend(score, value[..., key_row, :, :], graph, dropout, seed, return_weights)
@@ -59,7 +59,7 @@ def gatv2(
     """score_ij = aᵀ LeakyReLU(query_i + key_j + W_e e_ij)"""
     query_row, key_row = _rows(graph)
     pair = query[..., query_row, :, :] + key[..., key_row, :, :]  # [*, P, H, C]
-    if edge is not None and edge_weight is not None:
+    if edge is not None:
         pair = pair + _project(edge, edge_weight, graph)
     a = a[graph.relation.long()] if graph.num_relations > 1 else a
     score = (F.leaky_relu(pair, slope) * a).sum(-1)
@@ -82,7 +82,7 @@ def dpgat(
     """score_ij = ⟨query_i, key_j + W_e e_ij⟩ / √C"""
     query_row, key_row = _rows(graph)
     keys = key[..., key_row, :, :]  # [*, P, H, C]
-    if edge is not None and edge_weight is not None:
+    if edge is not None:
         keys = keys + _project(edge, edge_weight, graph)
     score = (query[..., query_row, :, :] * keys).sum(-1) / query.shape[-1] ** 0.5
     return _attend(score, value[..., key_row, :, :], graph, dropout, seed, return_weights)
@@ -112,8 +112,10 @@ def _rows(graph: Graph) -> tuple[Tensor, Tensor]:
     return graph.row_index.long(), key_row.long()
 
 
-def _project(edge: Tensor, edge_weight: Tensor, graph: Graph) -> Tensor:
+def _project(edge: Tensor, edge_weight: Tensor | None, graph: Graph) -> Tensor:
     """W_e e of the relation of each edge: [P, H] or [P, H, C]"""
+    if edge_weight is None:
+        raise ValueError("edge_weight is missing, but edge was given")
     e = edge[graph.edge_id.long()]
     if graph.num_relations == 1:
         return torch.einsum("pd,...d->p...", e, edge_weight[0])
@@ -137,7 +139,9 @@ def _attend(
     if return_weights:
         returned = weight.new_zeros(*batch, graph.num_edges, heads)
         returned = returned.index_copy(-2, edge_id, weight)
-    if dropout > 0 and seed is not None:
+    if dropout > 0:
+        if seed is None:
+            raise ValueError(f"seed is missing, but dropout is {dropout}")
         keep = keep_mask(seed, batch.numel(), graph.num_edges, heads, dropout)
         keep = keep.view(*batch, graph.num_edges, heads)[..., edge_id, :]
         weight = torch.where(keep, weight / (1 - dropout) if dropout < 1 else weight, 0.0)
