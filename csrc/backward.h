@@ -260,19 +260,19 @@ class Backward : Gather<A, M, Per> {
     const V s = all(slope);
     for_groups<Per, 4>(rows.vectors, rows.per_head,
                        [&](int64_t v, auto group, const int64_t* head) {
-                         constexpr int G = decltype(group)::value;
-                         V sum[G], factor[G];
-                         DYNAGAT_UNROLL
-                         for (int k = 0; k < G; ++k) sum[k] = load(d.row + (v + k) * W);
-                         for (int64_t e = from; e < to; ++e) {
-                           const A* ds = pair(e) + H;
-                           slopes<G>(signs_of(e) + v, s, factor);
-                           DYNAGAT_UNROLL
-                           for (int k = 0; k < G; ++k) sum[k] += ds[head[k]] * factor[k];
-                         }
-                         DYNAGAT_UNROLL
-                         for (int k = 0; k < G; ++k) store(d.row + (v + k) * W, sum[k]);
-                       });
+      constexpr int G = decltype(group)::value;
+      V sum[G], factor[G];
+      DYNAGAT_UNROLL
+      for (int k = 0; k < G; ++k) sum[k] = load(d.row + (v + k) * W);
+      for (int64_t e = from; e < to; ++e) {
+        const A* ds = pair(e) + H;
+        slopes<G>(signs_of(e) + v, s, factor);
+        DYNAGAT_UNROLL
+        for (int k = 0; k < G; ++k) sum[k] += ds[head[k]] * factor[k];
+      }
+      DYNAGAT_UNROLL
+      for (int k = 0; k < G; ++k) store(d.row + (v + k) * W, sum[k]);
+    });
   }
 
   // row += Σ_e ds · (key_j + W_e e_ij)
@@ -281,25 +281,8 @@ class Backward : Gather<A, M, Per> {
       const int64_t count = std::min(block, to - e);
       if (!gather(d, e, count, r)) return;
       for (int64_t b = 0; b < count; ++b) copy(d.score + b * H, pair(e + b) + H, H);
-      add_rows(d.row, d.score, H, d.sum_row, count);
+      this->add_rows(d.row, d.score, d.sum_row, count);
     }
-  }
-
-  // row += Σ_b weight[b · stride + head] · x[b]
-  DYNAGAT_INLINE void add_rows(A* row, const A* weight, int64_t stride, const A* const* x,
-                               int64_t count) const {
-    for_groups<Per, 8>(rows.vectors, rows.per_head,
-                       [&](int64_t v, auto group, const int64_t* head) {
-                         constexpr int G = decltype(group)::value;
-                         V sum[G];
-                         DYNAGAT_UNROLL
-                         for (int k = 0; k < G; ++k) sum[k] = load(row + (v + k) * W);
-                         for (int64_t b = 0; b < count; ++b) DYNAGAT_UNROLL
-                         for (int k = 0; k < G; ++k)
-                           sum[k] += weight[b * stride + head[k]] * load(x[b] + (v + k) * W);
-                         DYNAGAT_UNROLL
-                         for (int k = 0; k < G; ++k) store(row + (v + k) * W, sum[k]);
-                       });
   }
 
   // Per edge t = ds · LeakyReLU'(z) (dpgat: ds · query):  dw += t ⊗ e,  de = W_eᵀ (a ⊙ t)
@@ -455,28 +438,28 @@ class Backward : Gather<A, M, Per> {
   DYNAGAT_INLINE void add_collected(Desk<A>& d, int64_t count) const {
     const int64_t stride = rows.bytes / rows.vectors;  // stored bytes behind one vector
     const V s = all(slope);
-    for_groups<Per, 4>(
-        rows.vectors, rows.per_head, [&](int64_t v, auto group, const int64_t* head) {
-          constexpr int G = decltype(group)::value;
-          V sum[G], value[G], factor[G];
-          DYNAGAT_UNROLL
-          for (int k = 0; k < G; ++k)
-            sum[k] = load(d.row + (v + k) * W), value[k] = load(d.row2 + (v + k) * W);
-          for (int64_t b = 0; b < count; ++b) {
-            prefetch(d.next_row[b] + v * stride, G * stride);
-            const A *weight = d.edge_row[b], *ds = weight + H, *x = d.value_row[b] + v * W;
-            if constexpr (gatv2) slopes<G>(d.sign_row[b] + v, s, factor);
-            DYNAGAT_UNROLL
-            for (int k = 0; k < G; ++k) {
-              value[k] += weight[head[k]] * load(x + k * W);
-              if constexpr (gatv2) sum[k] += ds[head[k]] * factor[k];
-              if constexpr (dpgat) sum[k] += ds[head[k]] * load(d.key_row[b] + (v + k) * W);
-            }
-          }
-          DYNAGAT_UNROLL
-          for (int k = 0; k < G; ++k)
-            store(d.row + (v + k) * W, sum[k]), store(d.row2 + (v + k) * W, value[k]);
-        });
+    for_groups<Per, 4>(rows.vectors, rows.per_head,
+                       [&](int64_t v, auto group, const int64_t* head) {
+      constexpr int G = decltype(group)::value;
+      V sum[G], value[G], factor[G];
+      DYNAGAT_UNROLL
+      for (int k = 0; k < G; ++k)
+        sum[k] = load(d.row + (v + k) * W), value[k] = load(d.row2 + (v + k) * W);
+      for (int64_t b = 0; b < count; ++b) {
+        prefetch(d.next_row[b] + v * stride, G * stride);
+        const A *weight = d.edge_row[b], *ds = weight + H, *x = d.value_row[b] + v * W;
+        if constexpr (gatv2) slopes<G>(d.sign_row[b] + v, s, factor);
+        DYNAGAT_UNROLL
+        for (int k = 0; k < G; ++k) {
+          value[k] += weight[head[k]] * load(x + k * W);
+          if constexpr (gatv2) sum[k] += ds[head[k]] * factor[k];
+          if constexpr (dpgat) sum[k] += ds[head[k]] * load(d.key_row[b] + (v + k) * W);
+        }
+      }
+      DYNAGAT_UNROLL
+      for (int k = 0; k < G; ++k)
+        store(d.row + (v + k) * W, sum[k]), store(d.row2 + (v + k) * W, value[k]);
+    });
   }
 
   void finish_key(Desk<A>& d, int64_t j, int64_t r, A* da_part) {

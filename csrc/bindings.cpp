@@ -117,22 +117,19 @@ nb::ndarray<nb::pytorch> allocate(const std::vector<size_t>& shape, int kind) {
                                   types[kind]);
 }
 
-#define POINTER(name)                                                            \
-  def_prop_rw(                                                                   \
-      #name, [](const Problem& p) { return reinterpret_cast<Address>(p.name); }, \
-      [](Problem& p, Address at) { p.name = reinterpret_cast<decltype(p.name)>(at); })
+#define POINTER(name)                                                                    \
+  def_prop_rw(#name, [](const Problem& p) { return reinterpret_cast<Address>(p.name); }, \
+              [](Problem& p, Address at) { p.name = reinterpret_cast<decltype(p.name)>(at); })
 
 }  // namespace
 
 NB_MODULE(_native, m) {
   nb::class_<Problem>(m, "Problem")
       .def(nb::init<>())
-      .def_prop_rw(
-          "mechanism", [](const Problem& p) { return int(p.mechanism); },
-          [](Problem& p, int value) { p.mechanism = Mechanism(value); })
-      .def_prop_rw(
-          "storage", [](const Problem& p) { return int(p.storage); },
-          [](Problem& p, int value) { p.storage = Storage(value); })
+      .def_prop_rw("mechanism", [](const Problem& p) { return int(p.mechanism); },
+                   [](Problem& p, int value) { p.mechanism = Mechanism(value); })
+      .def_prop_rw("storage", [](const Problem& p) { return int(p.storage); },
+                   [](Problem& p, int value) { p.storage = Storage(value); })
       .def_rw("threads", &Problem::threads)
       .POINTER(rowptr)
       .POINTER(key_index)

@@ -109,31 +109,28 @@ inline BadIndex group(const Edges& edges, const Grouping& to, int threads) {
   const bool replace = to.first_loop >= 0;
   auto relation = [&](int64_t e) { return edges.relation.data ? edges.relation[e] : 0; };
   // Items: the edges, then one loop per node. Rows list a query's edges, then its loop.
-  sort_by_row(
-      edges.count + loops, to.num_queries * R, to.rowptr, threads,
-      [&](int64_t e) -> int64_t {
-        if (e >= edges.count) return (e - edges.count) * R + to.loop_relation;
-        const int64_t i = edges.query[e];
-        return replace && i == edges.key[e] ? -1 : i * R + relation(e);
-      },
-      [&](int32_t place, int64_t e) {
-        const bool loop = e >= edges.count;
-        to.key_index[place] = int32_t(loop ? e - edges.count : edges.key[e]);
-        to.edge_id[place] = int32_t(loop                 ? to.first_loop + e - edges.count
-                                    : edges.edge_id.data ? edges.edge_id[e]
-                                                         : e);
-      });
+  sort_by_row(edges.count + loops, to.num_queries * R, to.rowptr, threads,
+              [&](int64_t e) -> int64_t {
+    if (e >= edges.count) return (e - edges.count) * R + to.loop_relation;
+    const int64_t i = edges.query[e];
+    return replace && i == edges.key[e] ? -1 : i * R + relation(e);
+  }, [&](int32_t place, int64_t e) {
+    const bool loop = e >= edges.count;
+    to.key_index[place] = int32_t(loop ? e - edges.count : edges.key[e]);
+    to.edge_id[place] = int32_t(loop                 ? to.first_loop + e - edges.count
+                                : edges.edge_id.data ? edges.edge_id[e]
+                                                     : e);
+  });
   const int64_t used = to.rowptr[to.num_queries * R];
   Buffer<int32_t> row_of(used);
   for (int64_t row = 0; row < to.num_queries * R; ++row)
     for (int32_t at = to.rowptr[row]; at < to.rowptr[row + 1]; ++at) row_of[at] = int32_t(row);
-  sort_by_row(
-      used, to.num_keys * R, to.key_rowptr, threads,
-      [&](int64_t at) { return int64_t(to.key_index[at]) * R + (R > 1 ? row_of[at] % R : 0); },
-      [&](int32_t place, int64_t at) {
-        to.key_query[place] = int32_t(R > 1 ? row_of[at] / R : row_of[at]);
-        to.key_position[place] = int32_t(at);
-      });
+  sort_by_row(used, to.num_keys * R, to.key_rowptr, threads, [&](int64_t at) {
+    return int64_t(to.key_index[at]) * R + (R > 1 ? row_of[at] % R : 0);
+  }, [&](int32_t place, int64_t at) {
+    to.key_query[place] = int32_t(R > 1 ? row_of[at] / R : row_of[at]);
+    to.key_position[place] = int32_t(at);
+  });
   for (int64_t at = used; at < edges.count + loops; ++at)  // room that merged loops left
     to.key_index[at] = to.edge_id[at] = to.key_query[at] = to.key_position[at] = 0;
   return {};

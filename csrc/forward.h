@@ -60,7 +60,7 @@ class Forward : Gather<A, M, Per> {
       }
       soften(d, count);
       if (dropout.active) thin(d, e, count);
-      add_values(d, count);
+      this->add_rows(d.row, d.score, d.value_row, count);
     }
   }
 
@@ -113,24 +113,6 @@ class Forward : Gather<A, M, Per> {
       dropout.factors(p.edge_id[e + b], H, d.factor);
       for (int64_t h = 0; h < H; ++h) d.score[b * H + h] *= d.factor[h];
     }
-  }
-
-  // row += Σ_b weight[b, head] · value_row[b]
-  DYNAGAT_INLINE void add_values(Desk<A>& d, int64_t count) const {
-    for_groups<Per, 8>(rows.vectors, rows.per_head,
-                       [&](int64_t v, auto group, const int64_t* head) {
-                         constexpr int G = decltype(group)::value;
-                         V sum[G];
-                         DYNAGAT_UNROLL
-                         for (int k = 0; k < G; ++k) sum[k] = load(d.row + (v + k) * W);
-                         for (int64_t b = 0; b < count; ++b) {
-                           const A *x = d.value_row[b] + v * W, *w = d.score + b * H;
-                           DYNAGAT_UNROLL
-                           for (int k = 0; k < G; ++k) sum[k] += w[head[k]] * load(x + k * W);
-                         }
-                         DYNAGAT_UNROLL
-                         for (int k = 0; k < G; ++k) store(d.row + (v + k) * W, sum[k]);
-                       });
   }
 
   void finish(Desk<A>& d, int64_t i) const {

@@ -240,6 +240,24 @@ class Gather {
     for (int64_t at = count * H; at % W; ++at) d.score[at] = -std::numeric_limits<A>::infinity();
   }
 
+  // row += Σ_b weight[b, head] · x[b]
+  DYNAGAT_INLINE void add_rows(A* row, const A* weight, const A* const* x, int64_t count) const {
+    for_groups<Per, 8>(rows.vectors, rows.per_head,
+                       [&](int64_t v, auto group, const int64_t* head) {
+      constexpr int G = decltype(group)::value;
+      V sum[G];
+      DYNAGAT_UNROLL
+      for (int k = 0; k < G; ++k) sum[k] = load(row + (v + k) * W);
+      for (int64_t b = 0; b < count; ++b) {
+        const A *from = x[b] + v * W, *w = weight + b * H;
+        DYNAGAT_UNROLL
+        for (int k = 0; k < G; ++k) sum[k] += w[head[k]] * load(from + k * W);
+      }
+      DYNAGAT_UNROLL
+      for (int k = 0; k < G; ++k) store(row + (v + k) * W, sum[k]);
+    });
+  }
+
   // vectors of partial sums -> sums
   DYNAGAT_INLINE void add_up_heads(V* partial, int64_t count, A* sums) const {
     for (int64_t at = count * H; at % W; ++at) partial[at] = V{};
