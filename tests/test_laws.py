@@ -245,3 +245,42 @@ def test_relations_of_equal_weights_are_no_relations(mechanism, seed) -> None:
     relational.load_state_dict(state)
     relation = torch.randint(3, edge_index.shape[1:])
     torch.testing.assert_close(relational(x, edge_index, relation=relation), plain(x, edge_index))
+
+
+@every_mechanism
+@few
+@given(seed=seeds)
+def test_queries_may_share_rows_of_a_table(mechanism, seed) -> None:
+    """with_query_rows gives what a table with one row per query would, and the same gradients."""
+    layer, (x, edge_index) = make(mechanism, seed, residual=True), world(seed)
+    row = torch.randint(len(x), (30,))
+    graph = Graph.from_edges(torch.randint(30, (60,)), torch.randint(len(x), (60,)), 30, len(x))
+    x.requires_grad_()
+    shared = layer(x, graph.with_query_rows(row, len(x)))
+    (shared_gradient,) = torch.autograd.grad(shared.square().sum(), x)
+    if mechanism == "gat":  # whose weights for a pair go by other names
+        pair = GATConv((IN, IN), C, heads=H, add_self_loops=False, residual=True).double()
+        state = layer.state_dict()
+        state["lin_src.weight"] = state["lin_dst.weight"] = state.pop("lin.weight")
+        pair.load_state_dict(state)
+    else:
+        pair = layer
+    apart = pair((x, x[row]), graph)
+    (gradient,) = torch.autograd.grad(apart.square().sum(), x)
+    torch.testing.assert_close(shared, apart)
+    torch.testing.assert_close(shared_gradient, gradient)
+
+
+def test_rows_of_queries_are_checked() -> None:
+    graph = Graph.from_edges(torch.tensor([0, 1]), torch.tensor([0, 0]), 2, 1)
+    with pytest.raises(ValueError, match=r"query_row must lie in \[0, 3\), but holds 3"):
+        graph.with_query_rows(torch.tensor([0, 3]), 3)
+    with pytest.raises(ValueError, match=r"query_row must be \[2\] of integers, but is \[1\]"):
+        graph.with_query_rows(torch.tensor([0]), 3)
+    shared = graph.with_query_rows(torch.tensor([0, 2]), 3)
+    assert shared.to("cpu").num_query_rows == 3
+    with pytest.raises(ValueError, match="must be edges of the graph before with_query_rows"):
+        shared.with_self_loops()
+    x = torch.randn(1, IN), torch.randn(2, IN)
+    with pytest.raises(ValueError, match="edge_index tells of 3 queries, but x has 2"):
+        GATv2Conv(IN, C, add_self_loops=False)(x, shared)

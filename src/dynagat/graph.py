@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -34,6 +34,8 @@ class Graph:
     num_keys: int
     num_edges: int  # how many numbers edge_id draws from; merged loops leave gaps
     num_relations: int = 1
+    query_row: Tensor | None = None  # [num_queries] int32: see `with_query_rows`
+    num_query_rows: int | None = None
 
     @classmethod
     def from_edges(
@@ -93,11 +95,31 @@ class Graph:
         """
         if not 0 <= relation < self.num_relations:
             raise ValueError(f"relation must lie in [0, {self.num_relations}), but is {relation}")
+        if self.query_row is not None:
+            raise ValueError("self-loops must be edges of the graph before with_query_rows")
         kind = self.relation if self.num_relations > 1 else None
         edges = (self.query_index, self.key_index, kind, self.edge_id)
         return _grouped(
             edges, self.num_queries, self.num_keys, self.num_relations, self.num_edges, relation
         )
+
+    def with_query_rows(self, query_row: Tensor, num_rows: int) -> Graph:
+        """The graph whose query i reads row query_row[i] of a table of `num_rows` rows.
+
+        Many queries may then share one row, and only distinct rows are projected.
+        """
+        if self.num_relations > 1:
+            raise ValueError(f"query_row needs one relation, but there are {self.num_relations}")
+        if query_row.shape != (self.num_queries,) or query_row.dtype not in INDEX_DTYPES:
+            kind = f"{list(query_row.shape)} of {query_row.dtype}"
+            raise ValueError(f"query_row must be [{self.num_queries}] of integers, but is {kind}")
+        _check_range(query_row, num_rows, "query_row")
+        row = query_row.to(torch.int32)
+        return replace(self, query_row=row, num_query_rows=num_rows)
+
+    def rows_of_queries(self, table: Tensor, axis: int) -> Tensor:
+        """What each query reads of a table that has its rows on this axis."""
+        return table if self.query_row is None else table.index_select(axis, self.query_row)
 
     @property
     def row_index(self) -> Tensor:  # [E]
@@ -135,14 +157,8 @@ class Graph:
 
     def to(self, device: torch.device | str) -> Graph:
         """The same graph on another device."""
-        moved = [tensor.to(device) for tensor in self.tensors]
-        return Graph(
-            *moved,
-            num_queries=self.num_queries,
-            num_keys=self.num_keys,
-            num_edges=self.num_edges,
-            num_relations=self.num_relations,
-        )
+        arrays = {name: t.to(device) for name, t in vars(self).items() if isinstance(t, Tensor)}
+        return replace(self, **arrays)
 
     def __repr__(self) -> str:
         relations = f", relations={self.num_relations}" if self.num_relations > 1 else ""

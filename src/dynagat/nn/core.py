@@ -189,7 +189,7 @@ class GraphAttention(nn.Module, ABC):
         options = self._edge_options(edge, edges, num_loops, is_pair)
         options |= self._dropout_options(x_key.device)
         out, alpha = self.attend(x_key, x_query, graph, return_weights=bool(weights), **options)
-        out = self._finish(out, x_query)
+        out = self._finish(out, x_query, graph)
         return out if alpha is None else (out, edges.weighted(graph, alpha, num_loops))
 
     def _readers(
@@ -222,13 +222,14 @@ class GraphAttention(nn.Module, ABC):
             return {}
         return {"dropout": self.dropout, "seed": torch.randint(2**63 - 1, (), device=device)}
 
-    def _finish(self, out: Tensor, x_query: Tensor | None) -> Tensor:
+    def _finish(self, out: Tensor, x_query: Tensor | None, graph: Graph) -> Tensor:
         """[*, N, H, C] -> [*, N, H·C], or the mean over heads [*, N, C]; plus residual and bias."""
         out = out if self.concat else out.mean(-2, keepdim=True)
         # In place, for neither the op nor the mean keeps its result for the backward pass; and
         # before the axes are merged, for a change made through a view costs a copy there.
         if self.res is not None and x_query is not None:
-            out += F.linear(x_query, self.res.weight, self.bias).view(out.shape)
+            residual = F.linear(x_query, self.res.weight, self.bias)
+            out += graph.rows_of_queries(residual, -2).view(out.shape)
         elif self.bias is not None:
             out += self.bias.view(out.shape[-2:])
         return out.flatten(-2)

@@ -128,7 +128,8 @@ class GraphEdges(Edges):
 
     @property
     def size(self) -> Size:  # pyright: ignore[reportIncompatibleVariableOverride]
-        return self.given.num_keys, self.given.num_queries
+        rows = self.given.num_query_rows
+        return self.given.num_keys, self.given.num_queries if rows is None else rows
 
     @property
     def num_edges(self) -> int:
@@ -140,7 +141,7 @@ class GraphEdges(Edges):
 
     def ends(self) -> tuple[Tensor, Tensor]:
         # Numbers that no edge bears any more are beyond every node, so that they reach no loop.
-        nowhere = max(self.size)
+        nowhere = max(self.given.num_keys, self.given.num_queries)
         ends = torch.full((2, self.num_edges), nowhere, device=self.device)
         ends[:, self.given.edge_id.long()] = torch.stack(
             [self.given.query_index, self.given.key_index]

@@ -104,7 +104,7 @@ class GATConv(GraphAttention):
     ) -> tuple[Tensor, Tensor | None]:
         query_score, key_score, value = self.project(x_key, x_query)
         if query_score is None:
-            num_rows = graph.num_queries * graph.num_relations
+            num_rows = graph.num_query_rows or graph.num_queries * graph.num_relations
             query_score = key_score.new_zeros(*key_score.shape[:-2], num_rows, self.heads)
         slope = self.negative_slope
         return ops.gat(query_score, key_score, value, graph, slope=slope, **options)
