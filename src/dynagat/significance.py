@@ -1,0 +1,232 @@
+"""Is one mechanism better than another? The tests behind the paper's p-values, and stricter ones.
+
+The paper names no test. To rounding, each p it prints is `student(gatv2, gat, "greater")` of the
+printed means and deviations (`"less"` for errors): tests/test_significance.py recomputes them all.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+import warnings
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal, get_args
+
+import numpy as np
+from scipy import stats
+
+Alternative = Literal["greater", "less", "two-sided"]
+
+
+@dataclass(frozen=True)
+class Sample:
+    """n runs of one mechanism: mean = Σ x / n,  std = √(Σ (x - mean)² / (n - 1)), nan for n = 1"""
+
+    mean: float
+    std: float
+    n: int
+
+    def __post_init__(self) -> None:
+        if isinstance(self.n, (bool, float)) or self.n < 1:
+            raise ValueError(f"n must count at least one run, but is {self.n}")
+        if not math.isfinite(self.mean):
+            raise ValueError(f"mean must be finite, but is {self.mean}")
+        if self.n == 1 and not math.isnan(self.std):
+            raise ValueError(f"std must be nan for n = 1, which has none, but is {self.std}")
+        if self.n > 1 and not 0 <= self.std < math.inf:
+            raise ValueError(f"std must be finite and at least 0, but is {self.std}")
+
+    @classmethod
+    def of(cls, values: Iterable[float], name: str = "values") -> Sample:
+        """The summary of single runs. A diverged run is the caller's to score: nan is no value."""
+        runs = _finite(values, name)
+        # statistics sums exactly where numpy rounds, so that equal runs have a deviation of just 0
+        std = statistics.stdev(runs) if len(runs) > 1 else math.nan
+        return cls(statistics.mean(runs), std, len(runs))
+
+    @classmethod
+    def from_population(cls, mean: float, std: float, n: int) -> Sample:
+        """std √(n / (n - 1)): from a deviation that was divided by n, as numpy's is.
+
+        The paper's code prints such deviations for proteins, QM9 and VarMisuse. Yet its p-values
+        read every printed deviation as Sample's: converting first contradicts five of them.
+        """
+        printed = cls(mean, math.nan if n == 1 else std, n)
+        return replace(printed, std=printed.std * math.sqrt(n / (n - 1))) if n > 1 else printed
+
+
+def student(a: Sample, b: Sample, alternative: Alternative = "greater") -> float:
+    """p of t = (mean_a - mean_b) / (s √(1/n_a + 1/n_b)), where s pools both deviations
+
+    `"greater"` asks whether a's mean is above b's. One run against others has no p: nan.
+    Equal means are t = 0 whatever the deviations, 0 included: p = 1, or 1/2 on either side.
+    Means that differ while no run does are t = ±∞: p = 0, or 1 on the wrong side.
+    """
+    return _two_sample(a, b, alternative, equal_var=True)
+
+
+def welch(a: Sample, b: Sample, alternative: Alternative = "greater") -> float:
+    """p of t = (mean_a - mean_b) / √(std_a²/n_a + std_b²/n_b); else as `student`"""
+    return _two_sample(a, b, alternative, equal_var=False)
+
+
+def paired(
+    values_a: Sequence[float], values_b: Sequence[float], alternative: Alternative = "greater"
+) -> float:
+    """p of t = mean(d) / (std(d) / √n),  d = a - b, which the caller matched; as `student`"""
+    _check_alternative(alternative)
+    runs_a, runs_b = _finite(values_a, "values_a"), _finite(values_b, "values_b")
+    if len(runs_a) != len(runs_b):
+        raise ValueError(
+            f"values_b must match values_a run by run, but has {len(runs_b)} for {len(runs_a)}"
+        )
+    if len(runs_a) < 2:
+        raise ValueError(f"values_a must hold at least two runs to pair, but holds {len(runs_a)}")
+    d = Sample.of([x - y for x, y in zip(runs_a, runs_b, strict=True)])
+    # not scipy's ttest_rel: where all d are equal up to rounding it warns
+    t = _ratio(d.mean, d.std / math.sqrt(d.n))
+    if alternative == "two-sided":
+        return float(2 * stats.t.sf(abs(t), d.n - 1))
+    return float(stats.t.sf(t if alternative == "greater" else -t, d.n - 1))
+
+
+def effect_size(a: Sample, b: Sample) -> float:
+    """Hedges' g = J (mean_a - mean_b) / s,  J = Γ(m/2) / (√(m/2) Γ((m - 1)/2)),  m = n_a + n_b - 2
+
+    s pools both deviations as in `student`; J takes away the bias of few runs. nan for one run,
+    ±∞ for means that differ while no run does.
+    """
+    if min(a.n, b.n) < 2:
+        return math.nan
+    m = a.n + b.n - 2
+    pooled = math.hypot(math.sqrt(a.n - 1) * a.std, math.sqrt(b.n - 1) * b.std) / math.sqrt(m)
+    correction = math.exp(math.lgamma(m / 2) - math.lgamma((m - 1) / 2)) / math.sqrt(m / 2)
+    return correction * _ratio(a.mean - b.mean, pooled)
+
+
+def bootstrap_interval(
+    values: Sequence[float], confidence: float = 0.95, resamples: int = 10_000, seed: int = 0
+) -> tuple[float, float]:
+    """Where the mean lies: BCa bootstrap; the plain percentiles where BCa has no answer
+
+    Equal values v give (v, v), a single value gives (nan, nan).
+    """
+    runs = _finite(values, "values")
+    if not 0 < confidence < 1:
+        raise ValueError(f"confidence must lie in (0, 1), but is {confidence}")
+    if isinstance(resamples, (bool, float)) or resamples < 1:
+        raise ValueError(f"resamples must be a count, but is {resamples}")
+    if len(runs) == 1:
+        return math.nan, math.nan
+    if len(set(runs)) == 1:
+        return runs[0], runs[0]
+    interval = _bootstrap(runs, confidence, resamples, seed, "BCa")
+    if np.isnan(interval).any():
+        interval = _bootstrap(runs, confidence, resamples, seed, "percentile")
+    return interval
+
+
+def holm(p_values: Sequence[float]) -> list[float]:
+    """adjusted_(k) = max over i ≤ k of min(1, (m - i + 1) p_(i)), for p_(1) ≤ ... ≤ p_(m)
+
+    In the order given; a nan stays nan and does not count towards m.
+    """
+    for p in p_values:
+        if not (math.isnan(p) or 0 <= p <= 1):
+            raise ValueError(f"p_values must lie in [0, 1], but hold {p}")
+    known = [place for place, p in enumerate(p_values) if not math.isnan(p)]
+    adjusted, highest = [math.nan] * len(p_values), 0.0
+    for rank, place in enumerate(sorted(known, key=lambda place: p_values[place])):
+        highest = max(highest, min(1.0, (len(known) - rank) * float(p_values[place])))
+        adjusted[place] = highest
+    return adjusted
+
+
+@dataclass(frozen=True)
+class PValue:
+    """One test's answers to "is ours better?" and to "do they differ?"."""
+
+    one_sided: float
+    two_sided: float
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """difference = ours.mean - other.mean, in the metric's own sign, as is effect_size"""
+
+    ours: Sample
+    other: Sample
+    difference: float
+    effect_size: float
+    student: PValue
+    welch: PValue
+    paired: PValue | None  # None where fewer than two seeds are shared
+
+
+def compare(
+    a: Mapping[int, float], b: Mapping[int, float], higher_is_better: bool = True
+) -> Comparison:
+    """All tests of ours, a, against the other, b: {seed: metric} each; paired on shared seeds."""
+    ours, other = Sample.of(a.values(), "a"), Sample.of(b.values(), "b")
+    better: Alternative = "greater" if higher_is_better else "less"
+    seeds = sorted(a.keys() & b.keys())
+    pair = [a[seed] for seed in seeds], [b[seed] for seed in seeds]
+    return Comparison(
+        ours,
+        other,
+        difference=ours.mean - other.mean,
+        effect_size=effect_size(ours, other),
+        student=PValue(student(ours, other, better), student(ours, other, "two-sided")),
+        welch=PValue(welch(ours, other, better), welch(ours, other, "two-sided")),
+        paired=PValue(paired(*pair, better), paired(*pair, "two-sided")) if seeds[1:] else None,
+    )
+
+
+def _two_sample(a: Sample, b: Sample, alternative: Alternative, equal_var: bool) -> float:
+    _check_alternative(alternative)
+    if min(a.n, b.n) < 2:
+        return math.nan
+    if a.mean == b.mean:  # scipy divides 0 by 0 where the deviations are 0 as well
+        return 1.0 if alternative == "two-sided" else 0.5
+    moments = a.mean, a.std, a.n, b.mean, b.std, b.n
+    return float(stats.ttest_ind_from_stats(*moments, equal_var, alternative).pvalue)
+
+
+def _bootstrap(
+    runs: list[float], confidence: float, resamples: int, seed: int, method: str
+) -> tuple[float, float]:
+    with warnings.catch_warnings():  # what scipy would say is that BCa has no answer: it gives nan
+        warnings.simplefilter("ignore")
+        low, high = stats.bootstrap(
+            (runs,),
+            np.mean,
+            confidence_level=confidence,
+            n_resamples=resamples,
+            method=method,
+            rng=np.random.default_rng(seed),
+        ).confidence_interval
+    return float(low), float(high)
+
+
+def _ratio(x: float, scale: float) -> float:
+    """x / scale, where a scale of 0 leaves 0 for x = 0 and ±∞ otherwise."""
+    if x == 0:
+        return 0.0
+    return x / scale if scale > 0 else math.copysign(math.inf, x)
+
+
+def _finite(values: Iterable[float], name: str) -> list[float]:
+    runs = [float(value) for value in values]
+    if not runs:
+        raise ValueError(f"{name} must hold at least one run, but is empty")
+    for run in runs:
+        if not math.isfinite(run):
+            raise ValueError(f"{name} must be finite, but hold {run}")
+    return runs
+
+
+def _check_alternative(alternative: str) -> None:
+    if alternative not in get_args(Alternative):
+        known = ", ".join(get_args(Alternative))
+        raise ValueError(f"alternative must be one of {known}, but is {alternative!r}")
