@@ -153,7 +153,7 @@ def test_gatv2_can_select_the_middle_of_three_collinear_keys() -> None:
 @given(seed=seeds)
 @every_mechanism
 def test_relabelling_nodes_relabels_outputs(mechanism, seed) -> None:
-    layer, (x, edge_index) = make(mechanism, seed, residual=True), world(seed)
+    layer, (x, _) = make(mechanism, seed, residual=True), world(seed)
     order = torch.randperm(len(x))
     place = order.argsort()
     torch.testing.assert_close(layer(x[order], place[edge_index]), layer(x, edge_index)[order])
@@ -252,7 +252,7 @@ def test_relations_of_equal_weights_are_no_relations(mechanism, seed) -> None:
 @given(seed=seeds)
 def test_queries_may_share_rows_of_a_table(mechanism, seed) -> None:
     """with_query_rows gives what a table with one row per query would, and the same gradients."""
-    layer, (x, edge_index) = make(mechanism, seed, residual=True), world(seed)
+    layer, (x, _) = make(mechanism, seed, residual=True), world(seed)
     row = torch.randint(len(x), (30,))
     graph = Graph.from_edges(torch.randint(30, (60,)), torch.randint(len(x), (60,)), 30, len(x))
     x.requires_grad_()

@@ -1,0 +1,257 @@
+"""DictionaryLookup (section 4.1, Figures 1 and 3, and the appendix's figure of GIN).
+
+Each of k queries must find, among k keys, the one of its attribute, and name its value. Static
+attention can't: it ranks the keys alike for every query.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from dynagat.data.dictionary import Dictionary, make_dictionary
+from dynagat.experiment import Benchmark, Published, departure
+from dynagat.nn import DPGATConv, GATConv, GATv2Conv
+from dynagat.nn.lookup import DictionaryNetwork, LookupGCN, LookupGIN
+from dynagat.training import Outcome, Schedule
+
+LAYERS = {"gat": GATConv, "gatv2": GATv2Conv, "dpgat": DPGATConv}
+EVALUATION_EDGES = 4_000_000  # of an evaluated batch
+SHOWN_GRAPHS = 4
+SHOWN_K = 12  # the largest k whose attention goes into a record
+
+
+@dataclass(frozen=True)
+class LookupData:
+    """Which graphs, and which of them are for training."""
+
+    k: int = 10
+    num_graphs: int = 32_000
+    split: Literal["pairs", "random"] = "pairs"  # test graphs have unseen pairs, or are any
+    train_share: float = 0.8
+    valid_share: float = departure(0.5, published=0.0, number="D5")  # of the other graphs
+    split_seed: int | None = departure(None, published=11, number="D4")  # None: the run's
+
+    def __post_init__(self) -> None:
+        if self.k < 1:
+            raise ValueError(f"k must be at least 1, but is {self.k}")
+        if self.num_graphs < 4:
+            raise ValueError(f"num_graphs must be at least 4, but is {self.num_graphs}")
+        if not 0 < self.train_share < 1:
+            raise ValueError(f"train_share must lie between 0 and 1, but is {self.train_share}")
+        if not 0 <= self.valid_share < 1:
+            raise ValueError(f"valid_share must lie in [0, 1), but is {self.valid_share}")
+
+    def load(self, seed: int) -> Dictionary:
+        data = make_dictionary(
+            self.k,
+            seed=seed if self.split_seed is None else self.split_seed,
+            num_graphs=self.num_graphs,
+            split=self.split,
+            train_share=self.train_share,
+            valid_share=self.valid_share,
+        )
+        for part in ("train", "valid", "test"):
+            if not len(getattr(data, part)):
+                raise ValueError(f"k={self.k} has too few graphs: none is left for {part}")
+        return data
+
+    def missing(self) -> None:
+        """Never: the data are made."""
+
+
+@dataclass(frozen=True)
+class LookupNetwork:
+    """Embeddings, one layer, a linear output; see `DictionaryNetwork`."""
+
+    dim: int = 128
+    heads: int = 1
+    dropout: float = departure(0.0, published=0.5, number="D1")  # after the layer
+    always_drop: bool = departure(False, published=True, number="D1")  # also in evaluation
+    # Mechanisms with self-loops and with a bias; GCN has both by its definition, GIN a term x_i.
+    loops: tuple[str, ...] = departure((), published=("gat",), number="D2")
+    bias: tuple[str, ...] = departure((), published=("gat",), number="D2")
+    share_weights: bool = True  # D10: W = [W' || W'] in all experiments; Q = K for dpgat (D3)
+    # Of the attention vector: |a|, so that like attracts like from the start, or a as drawn.
+    start: Literal["positive", "glorot"] = departure("positive", published="glorot", number="F1")
+    feature_dropout: float = 0.0  # before the layer, once per distinct node
+
+    def __post_init__(self) -> None:
+        if self.dim < 1 or self.heads < 1 or self.dim % self.heads:
+            raise ValueError(f"heads must divide dim={self.dim}, but is {self.heads}")
+        for name in ("dropout", "feature_dropout"):
+            if not 0 <= getattr(self, name) < 1:
+                raise ValueError(f"{name} must lie in [0, 1), but is {getattr(self, name)}")
+        for name in ("loops", "bias"):
+            odd = set(getattr(self, name)) - set(LAYERS)
+            if odd:
+                known = ", ".join(LAYERS)
+                raise ValueError(f"{name} must name some of {known}, but names {sorted(odd)[0]!r}")
+
+    def build(self, data: Dictionary, mechanism: str) -> DictionaryNetwork:
+        return DictionaryNetwork(
+            data.k,
+            self._layer(mechanism),
+            dim=self.dim,
+            loops=mechanism in self.loops,
+            dropout=self.dropout,
+            always_drop=self.always_drop,
+            feature_dropout=self.feature_dropout,
+        )
+
+    def _layer(self, mechanism: str) -> nn.Module:
+        if mechanism == "gin":
+            return LookupGIN(self.dim)
+        if mechanism == "gcn":
+            return LookupGCN(self.dim)
+        shared = {} if mechanism == "gat" else {"share_weights": self.share_weights}
+        layer = LAYERS[mechanism](
+            self.dim,
+            self.dim // self.heads,
+            heads=self.heads,
+            add_self_loops=False,  # they are edges of the batch where there are any
+            bias=mechanism in self.bias,
+            **shared,
+        )
+        if self.start == "positive":
+            for vector in layer.attention_vectors():
+                vector.data.abs_()
+        return layer
+
+
+@dataclass(frozen=True)
+class LookupSchedule(Schedule):
+    """Rounds of at least 20 steps, so that few graphs are not trained for less; see `Schedule`."""
+
+    round_passes: int = departure(1, published=10, number="D6")
+    round_steps: int = departure(20, published=1, number="D6")
+    max_rounds: int = departure(100, published=5000, number="D6")  # 50,000 passes
+    patience: int = departure(25, published=20, number="D6")
+
+
+@dataclass(frozen=True)
+class LookupTask:
+    """Name the value of the key of one's own attribute; the score is the share of queries right."""
+
+    label_smoothing: float = departure(0.1, published=0.0, number="F2")
+    # The mean over the best round's steps, or a pass over all training graphs after it.
+    train_accuracy: Literal["pass", "running"] = departure("pass", published="running", number="D8")
+    shown_weights: Literal["best", "last"] = departure("best", published="last", number="D7")
+
+    def on(self, data: Dictionary, schedule: Schedule) -> Lookup:
+        return Lookup(data, schedule.batch_size, self.label_smoothing)
+
+    def metrics(self, task: Lookup, network: nn.Module, outcome: Outcome) -> dict[str, float]:
+        """Of the best round's weights; and the test accuracy of the last round's."""
+        published = self.train_accuracy == "running"
+        train = outcome.best.train if published else task.score(network, "train")
+        valid, (test, graphs) = outcome.best.valid, task.accuracy(network, "test")
+        network.load_state_dict(outcome.last_state)
+        last = task.score(network, "test")
+        if self.shown_weights == "best":
+            network.load_state_dict(outcome.best_state)
+        return {
+            "train_accuracy": train,
+            "valid_accuracy": valid,
+            "test_accuracy": valid if published else test,  # dropout: another draw, another value
+            "test_graph_accuracy": graphs,
+            "last_test_accuracy": last,
+        }
+
+    def exhibits(self, task: Lookup, network: DictionaryNetwork) -> dict[str, Any]:
+        """The attention of the first test graphs, for Figure 1."""
+        if task.data.k > SHOWN_K or isinstance(network.layer, (LookupGIN, LookupGCN)):
+            return {}
+        values = torch.from_numpy(task.data.test[:SHOWN_GRAPHS])
+        weights = network.eval().attention(values)
+        shown = [[[[round(x, 4) for x in row] for row in head] for head in graph] for graph in
+                 weights.tolist()]  # fmt: skip
+        return {"attention": {"values": values.tolist(), "weights": shown}}
+
+
+class Lookup:
+    """The task on given graphs: `training.Task`."""
+
+    def __init__(self, data: Dictionary, batch_size: int, label_smoothing: float) -> None:
+        self.data = data
+        self.batch_size = batch_size
+        self.label_smoothing = label_smoothing
+        self.parts = {p: torch.from_numpy(getattr(data, p)) for p in ("train", "valid", "test")}
+
+    def batches(self, generator: torch.Generator) -> Iterator[Tensor]:
+        train = self.parts["train"]
+        order = torch.randperm(len(train), generator=generator)
+        return iter(train[order].split(self.batch_size))
+
+    def loss(self, network: nn.Module, batch: Tensor) -> tuple[Tensor, float]:
+        logits = network(batch)
+        target, smoothing = batch.flatten(), self.label_smoothing
+        loss = F.cross_entropy(logits.flatten(0, 1), target, label_smoothing=smoothing)
+        return loss, float((logits.argmax(-1) == batch).float().mean())
+
+    def score(self, network: nn.Module, part: str) -> float:
+        return self.accuracy(network, part)[0]
+
+    @torch.no_grad()
+    def accuracy(self, network: nn.Module, part: str) -> tuple[float, float]:
+        """The share of queries that are right, and of graphs all of whose queries are."""
+        network.eval()
+        graphs = self.parts[part]
+        size = max(1, EVALUATION_EDGES // self.data.k**2)
+        right = torch.cat([network(some).argmax(-1) == some for some in graphs.split(size)])
+        return float(right.double().mean()), float(right.all(dim=1).double().mean())
+
+
+MECHANISMS = {"gatv2": (1,), "gat": (1, 8), "dpgat": (1,), "gcn": (1,), "gin": (1,)}
+
+GAT_8_TEST = [29, 30, 48, 75, 85, 67, 87, 68, 53, 65, 50, 59, 53, 66, 42, 52, 43]
+GAT_1_TEST = [45, 49, 43, 41, 32, 26, 20, 18, 17, 21, 17, 16, 13, 14, 15, 13, 11]
+GAT_1_TRAIN = [85, 83, 67, 63, 34, 29, 27, 21, 22, 22, 18, 22, 16, 17, 16, 15, 11]
+FIGURE_3 = {  # k = 4..20, per cent
+    ("gatv2", 1, "test_accuracy"): [100] * 17,
+    ("gatv2", 1, "train_accuracy"): [100] * 17,
+    ("gat", 8, "test_accuracy"): GAT_8_TEST,
+    ("gat", 8, "train_accuracy"): [100] * 17,  # the text: it "fits the training set"
+    ("gat", 1, "test_accuracy"): GAT_1_TEST,
+    ("gat", 1, "train_accuracy"): GAT_1_TRAIN,
+}
+GIN_FIGURE = {  # k = 10, 20, .. 70, per cent
+    ("gatv2", 1, "test_accuracy"): [100] * 7,
+    ("gatv2", 1, "train_accuracy"): [100] * 7,
+    ("gin", 1, "train_accuracy"): [100, 99, 45, 12, 9, 3, 3],
+    ("gin", 1, "test_accuracy"): [91, 63, 35, 10, 8, 3, 3],
+}
+
+
+def _published() -> tuple[Published, ...]:
+    figures = (("Figure 3", range(4, 21), FIGURE_3), ("GIN figure", range(10, 80, 10), GIN_FIGURE))
+    found = [
+        Published(where, mechanism, heads, {"k": k}, metric, percent / 100)
+        for where, ks, curves in figures
+        for (mechanism, heads, metric), percents in curves.items()
+        for k, percent in zip(ks, percents, strict=True)
+    ]
+    for metric in ("train_accuracy", "test_accuracy"):
+        found.append(Published("Section 4.1", "gatv2", 1, {"k": 100}, metric, 1.0))
+    return tuple(found)
+
+
+DICTIONARY_LOOKUP = Benchmark(
+    name="dictionary-lookup",
+    title="DictionaryLookup: k queries look up the values of k keys",
+    source="Section 4.1, Figures 1 and 3, and the appendix's GIN figure",
+    data=LookupData(),
+    network=LookupNetwork(),
+    task=LookupTask(),
+    schedule=LookupSchedule(),
+    mechanisms=MECHANISMS,
+    seeds=range(3),
+    metric="test_accuracy",
+    smoke=("k=5", "max_rounds=5"),
+    published=_published(),
+)

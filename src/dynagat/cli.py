@@ -1,0 +1,234 @@
+"""dynagat: the command line. Results on standard output, progress on standard error."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from dynagat.benchmarks import BENCHMARKS, find
+from dynagat.experiment import Benchmark, Job, Record, Store, as_published, execute, grid
+from dynagat.experiment.progress import Progress
+from dynagat.experiment.settings import parse_numbers
+from dynagat.experiment.store import StoreError, read_lines
+
+app = typer.Typer(add_completion=False, no_args_is_help=True, rich_markup_mode=None,
+                  help="Graph attention: run the paper's benchmarks, and report them.")  # fmt: skip
+records_app = typer.Typer(no_args_is_help=True, help="Move records as JSON lines.")
+app.add_typer(records_app, name="records")
+
+out, err = Console(soft_wrap=False), Console(stderr=True)
+SHOWN = ("benchmark", "mechanism", "heads", "seed", "settings", "metrics", "seconds",
+         "peak_memory_bytes", "converged", "versions")  # fmt: skip
+
+StoreFile = Annotated[Path, typer.Option("--store", help="The SQLite file of records.")]
+DEFAULT_STORE = Path(os.environ.get("DYNAGAT_STORE", "dynagat.sqlite"))
+
+
+@contextmanager
+def _answering() -> Iterator[None]:
+    """Trouble that the caller can mend ends in one sentence and exit code 2."""
+    try:
+        yield
+    except (ValueError, StoreError) as error:
+        _refuse(str(error))
+    except OSError as error:
+        _refuse(f"{error.filename or 'a file'}: {error.strerror or error}")
+
+
+def _refuse(sentence: str) -> None:
+    err.print(f"dynagat: {sentence}", markup=False, highlight=False, soft_wrap=True)
+    raise typer.Exit(2)
+
+
+@app.command("list")
+def list_benchmarks() -> None:
+    """Benchmarks, their mechanisms, and whether their data are there."""
+    table = Table("benchmark", "what", "mechanisms (heads)", "data", box=None, pad_edge=False)
+    for benchmark in BENCHMARKS.values():
+        heads = benchmark.mechanisms.items()
+        mechanisms = ", ".join(f"{name} ({'/'.join(map(str, n))})" for name, n in heads)
+        data = benchmark.data.missing() or "present"
+        table.add_row(benchmark.name, benchmark.title, mechanisms, data)
+    out.print(table)
+
+
+@app.command()
+def run(
+    benchmark: str,
+    mechanism: Annotated[list[str] | None, typer.Option(help="Default: all it compares.")] = None,
+    heads: Annotated[list[str] | None, typer.Option(help="Such as 1,8; default: its own.")] = None,
+    seeds: Annotated[list[str] | None, typer.Option(help="Such as 0-9; default: its own.")] = None,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option("--set", help="FIELD=VALUE; k=4-20 or lr=0.1,0.01 run them all."),
+    ] = None,
+    published: Annotated[
+        bool, typer.Option("--as-published", help="What the paper's released code does.")
+    ] = False,
+    workers: Annotated[int, typer.Option(help="Processes; the cores are shared out.")] = 1,
+    store: StoreFile = DEFAULT_STORE,
+    smoke: Annotated[
+        bool, typer.Option("--smoke", help="A short run, to see that it works.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="One record per line.")] = False,
+) -> None:
+    """Run a benchmark; runs that the store has are not repeated."""
+    with _answering():
+        asked = find(benchmark)
+        variants = _variants(asked, settings or [], published, smoke)
+        jobs = _jobs(asked, variants, mechanism, heads, seeds, smoke)
+        with Store(store) as records:
+            _execute(jobs, records, workers)
+            found = [records.get(job.key) for job in jobs]
+        _show([record for record in found if record is not None], asked, as_json)
+
+
+def _variants(
+    benchmark: Benchmark, assignments: list[str], published: bool, smoke: bool
+) -> list[Benchmark]:
+    """The benchmark under all the settings asked for."""
+    settings = as_published(benchmark.settings) if published else benchmark.settings
+    if smoke:
+        (settings,) = grid(settings, list(benchmark.smoke))
+    return [benchmark.with_settings(each) for each in grid(settings, assignments)]
+
+
+def _jobs(
+    asked: Benchmark,
+    variants: list[Benchmark],
+    mechanisms: list[str] | None,
+    heads: list[str] | None,
+    seeds: list[str] | None,
+    smoke: bool,
+) -> list[Job]:
+    names = ",".join(mechanisms or asked.mechanisms).split(",")
+    for name in names:
+        if name not in asked.mechanisms:
+            known = ", ".join(asked.mechanisms)
+            raise ValueError(f"{asked.name} has no mechanism {name!r}; it has {known}")
+    numbers = parse_numbers(",".join(seeds), "seeds") if seeds else list(asked.seeds)
+    numbers = numbers[:1] if smoke and not seeds else numbers
+    asked_heads = parse_numbers(",".join(heads), "heads") if heads else None
+    return [
+        Job(variant.with_heads(count), name, seed)
+        for variant in variants
+        for name in names
+        for count in asked_heads or asked.mechanisms[name]
+        for seed in numbers
+    ]
+
+
+def _execute(jobs: list[Job], store: Store, workers: int) -> None:
+    """Run what the store lacks, and add each record as it comes."""
+    have = store.keys()
+    todo = list({job.key: job for job in jobs if job.key not in have}.values())
+    if len(todo) < len(jobs):
+        err.print(f"{len(jobs) - len(todo)} of {len(jobs)} runs are in {store.path} already")
+    if not todo:
+        return
+    with Progress(err, todo, workers) as progress:
+        try:
+            for record in execute(todo, workers, progress.watch):
+                store.add(record)
+                progress.finish(record)
+        except KeyboardInterrupt:
+            progress.stop()
+            err.print(f"stopped; finished runs are in {store.path}. The same command goes on:")
+            err.print(f"  {shlex.join(['dynagat', *sys.argv[1:]])}", markup=False, soft_wrap=True)
+            raise typer.Exit(130) from None
+
+
+def _show(records: list[Record], benchmark: Benchmark, as_json: bool) -> None:
+    if not as_json:
+        from dynagat import report as reports  # only here and below, for it is slow to import
+
+        reports.print_tables(out, records, {benchmark.name: benchmark})
+        return
+    for record in records:
+        whole = json.loads(record.to_json())
+        print(json.dumps({name: whole[name] for name in SHOWN}))
+
+
+@app.command()
+def report(
+    benchmarks: Annotated[list[str] | None, typer.Argument(help="Default: all.")] = None,
+    out_folder: Annotated[Path, typer.Option("--out", help="The page's folder.")] = Path("report"),
+    store: StoreFile = DEFAULT_STORE,
+    records: Annotated[
+        list[Path] | None, typer.Option(help="JSON lines to report too, or instead of the store.")
+    ] = None,
+) -> None:
+    """Tables of the records, and a page with the figures that needs no network."""
+    from dynagat import report as reports
+
+    with _answering():
+        asked = {name: find(name) for name in benchmarks or BENCHMARKS}
+        found = _gather(store, records or [], list(asked))
+        reports.print_tables(out, found, asked)
+        page = reports.write_report(found, asked, out_folder)
+    out.print(f"page: {page}", markup=False, soft_wrap=True)
+
+
+def _gather(store: Path, files: list[Path], names: list[str]) -> list[Record]:
+    """Those of the files and of the store; the store may be missing if there are files."""
+    found: dict[str, Record] = {}
+    for path in files:
+        for record in read_lines(path.read_text().splitlines(), str(path)):
+            found.setdefault(record.key, record)
+    if store.exists() or not files:
+        with Store(store, must_exist=True) as kept:
+            for record in kept.records(names):
+                found.setdefault(record.key, record)
+    return [record for record in found.values() if record.benchmark in names]
+
+
+@records_app.command("export")
+def export_records(
+    benchmarks: Annotated[list[str] | None, typer.Argument(help="Default: all.")] = None,
+    out_file: Annotated[
+        Path | None, typer.Option("--out", help="Default: standard output.")
+    ] = None,
+    store: StoreFile = DEFAULT_STORE,
+) -> None:
+    """Write records as JSON lines."""
+    with _answering(), Store(store, must_exist=True) as kept:
+        names = [find(name).name for name in benchmarks or ()]
+        text = "".join(f"{record.to_json()}\n" for record in kept.records(names))
+        if out_file is None:
+            sys.stdout.write(text)
+        else:
+            _write(out_file, text)
+
+
+@records_app.command("import")
+def import_records(files: list[Path], store: StoreFile = DEFAULT_STORE) -> None:
+    """Add records from JSON lines; all of a file's, or none if a line is bad."""
+    with _answering(), Store(store) as kept:
+        for path in files:
+            new = kept.import_lines(path.read_text().splitlines(), str(path))
+            out.print(f"{path}: {new} new", markup=False, soft_wrap=True)
+
+
+def _write(path: Path, text: str) -> None:
+    """All of it or nothing."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        part.write_text(text)
+        part.replace(path)
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def main() -> None:
+    app()

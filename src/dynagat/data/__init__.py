@@ -1,0 +1,1 @@
+"""Data sets: each a function that reads or makes a frozen value."""

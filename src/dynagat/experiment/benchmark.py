@@ -1,0 +1,167 @@
+"""Benchmark: an experiment as a value. run(benchmark, mechanism, seed) gives its Record."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, replace
+from datetime import datetime, timezone
+from typing import Any, Protocol
+
+import torch
+from torch import nn
+
+from dynagat.experiment import settings, surroundings
+from dynagat.experiment.record import Record, key_of
+from dynagat.training import Outcome, Round, Schedule, Task, fit
+
+Watch = Callable[[Round], None]
+
+
+class Data(Protocol):
+    """A frozen record of the data's settings."""
+
+    def load(self, seed: int) -> Any: ...
+
+    def missing(self) -> str | None:
+        """How to get the data if they are not there; None if they are."""
+        ...
+
+
+class Network(Protocol):
+    """A frozen record of the network's settings, `heads` among them."""
+
+    heads: int
+
+    def build(self, data: Any, mechanism: str) -> nn.Module: ...
+
+
+class TaskSettings(Protocol):
+    """A frozen record of how the network is asked and judged."""
+
+    def on(self, data: Any, schedule: Schedule) -> Task: ...
+
+    def metrics(self, task: Any, network: nn.Module, outcome: Outcome) -> dict[str, float]: ...
+
+    def exhibits(self, task: Any, network: nn.Module) -> dict[str, Any]:
+        """What pictures are drawn from, as plain lists."""
+        ...
+
+
+@dataclass(frozen=True)
+class Published:
+    """A number that the paper prints, and where."""
+
+    where: str  # "Figure 3"
+    mechanism: str
+    heads: int
+    settings: Mapping[str, Any]  # by last names: {"k": 10}
+    metric: str
+    mean: float  # in the metric's own unit: a share, not per cent
+    std: float | None = None
+    n: int = 1
+
+
+@dataclass(frozen=True)
+class Benchmark:
+    """What is compared, on what, how, and what the paper reports of it.
+
+    Only data, network, task and schedule have settings, and they determine a run together with the
+    mechanism and the seed. `revision` is raised when the same settings come to mean something else.
+    """
+
+    name: str
+    title: str
+    source: str
+    data: Any
+    network: Any
+    task: Any
+    schedule: Schedule
+    mechanisms: Mapping[str, tuple[int, ...]]  # with the numbers of heads to compare
+    seeds: range
+    metric: str  # the one that tables show
+    smoke: tuple[str, ...]  # settings that make a run short
+    published: tuple[Published, ...] = ()
+    revision: int = 1
+
+    @property
+    def settings(self) -> Settings:
+        return Settings(self.data, self.network, self.task, self.schedule)
+
+    def with_settings(self, new: Settings) -> Benchmark:
+        return replace(self, **{name: getattr(new, name) for name in PARTS})
+
+    def with_heads(self, heads: int) -> Benchmark:
+        return replace(self, network=replace(self.network, heads=heads))
+
+    def key(self, mechanism: str, seed: int) -> str:
+        return key_of(self.name, mechanism, seed, self._told())
+
+    def _told(self) -> dict[str, Any]:
+        return settings.as_dict(self.settings) | {"revision": self.revision}
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The parts of a benchmark that can be set."""
+
+    data: Any
+    network: Any
+    task: Any
+    schedule: Schedule
+
+
+PARTS = ("data", "network", "task", "schedule")
+
+
+def run(benchmark: Benchmark, mechanism: str, seed: int, watch: Watch = lambda _: None) -> Record:
+    """Load, build, fit, measure. Draws from generators of its own, whatever ran before."""
+    if mechanism not in benchmark.mechanisms:
+        known = ", ".join(benchmark.mechanisms)
+        raise ValueError(f"{benchmark.name} has no mechanism {mechanism!r}; it has {known}")
+    started = time.perf_counter()
+    created = datetime.now(timezone.utc).isoformat(timespec="seconds")
+    with surroundings.peak_memory() as peak, torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        data = benchmark.data.load(seed)
+        network = benchmark.network.build(data, mechanism)
+        task = benchmark.task.on(data, benchmark.schedule)
+        generator = torch.Generator().manual_seed(seed)
+        outcome = fit(network, task, benchmark.schedule, generator, watch)
+        network.load_state_dict(outcome.best_state)
+        metrics = benchmark.task.metrics(task, network, outcome)
+        exhibits = benchmark.task.exhibits(task, network)
+    return Record(
+        key=benchmark.key(mechanism, seed),
+        benchmark=benchmark.name,
+        mechanism=mechanism,
+        heads=benchmark.network.heads,
+        seed=seed,
+        fidelity=fidelity(benchmark),
+        settings=benchmark._told(),
+        metrics=metrics,
+        history=[asdict(each) for each in outcome.history],
+        ended=outcome.ended,
+        converged=outcome.ended in ("perfect", "patience") and _are_finite(metrics),
+        seconds=round(time.perf_counter() - started, 3),
+        peak_memory_bytes=peak.bytes,
+        versions=surroundings.versions(),
+        commit=surroundings.commit(),
+        created=created,
+        exhibits=exhibits,
+    )
+
+
+def fidelity(benchmark: Benchmark) -> str:
+    """Which of the two readings of the paper the departures make; "changed" if neither."""
+    now = settings.flat(settings.as_dict(benchmark.settings))
+    marks = list(settings.departures(benchmark.settings))
+    for name, side in (("corrected", "corrected"), ("as-published", "published")):
+        if all(now[m.path] == settings.as_dict(getattr(m, side)) for m in marks):
+            return name
+    return "changed"
+
+
+def _are_finite(metrics: Mapping[str, float]) -> bool:
+    return all(math.isfinite(value) for value in metrics.values())

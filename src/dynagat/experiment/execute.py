@@ -1,0 +1,124 @@
+"""execute: runs in this process or in worker processes; whoever asks gets records as they finish.
+
+A runner is a function from jobs to an iterator of (job, record) pairs, in any order. One for a
+cluster has the same form.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import queue
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from dynagat.experiment.benchmark import Benchmark, run
+from dynagat.experiment.record import Record
+from dynagat.training import Round
+
+
+@dataclass(frozen=True)
+class Job:
+    """A run to be made."""
+
+    benchmark: Benchmark
+    mechanism: str
+    seed: int
+
+    @property
+    def key(self) -> str:
+        return self.benchmark.key(self.mechanism, self.seed)
+
+
+Watch = Callable[[Job, Round], None]
+
+
+def execute(
+    jobs: list[Job], workers: int = 1, watch: Watch = lambda job, round: None
+) -> Iterator[Record]:
+    """The records of the jobs, as they finish. `watch` hears of every round, in this process."""
+    if workers < 1:
+        raise ValueError(f"workers must be at least 1, but is {workers}")
+    if workers == 1:
+        yield from _in_this_process(jobs, watch)
+    else:
+        yield from _in_processes(jobs, workers, watch)
+
+
+def _in_this_process(jobs: list[Job], watch: Watch) -> Iterator[Record]:
+    for job in jobs:
+        yield run(job.benchmark, job.mechanism, job.seed, lambda seen, job=job: watch(job, seen))
+
+
+def _in_processes(jobs: list[Job], workers: int, watch: Watch) -> Iterator[Record]:
+    """Spawned, for forked ones would share threads with torch; each with its part of the cores."""
+    threads = max(1, (os.cpu_count() or 1) // workers)
+    context = multiprocessing.get_context("spawn")
+    rounds = context.Queue()
+    pool = ProcessPoolExecutor(workers, context, _start_worker, (threads, rounds))
+    try:
+        with _hearing(rounds, jobs, watch):
+            waiting: set[Future[Record]] = {
+                pool.submit(_run_in_worker, number, job) for number, job in enumerate(jobs)
+            }
+            while waiting:
+                done, waiting = wait(waiting, return_when=FIRST_COMPLETED)
+                for future in done:
+                    yield future.result()
+    finally:
+        processes = list((getattr(pool, "_processes", None) or {}).values())
+        pool.shutdown(wait=False, cancel_futures=True)
+        for process in processes:  # those still busy have nothing to save
+            process.terminate()
+
+
+_rounds: Any = None  # in a worker: where its rounds are told
+
+
+def _start_worker(threads: int, rounds: Any) -> None:
+    global _rounds
+    _rounds = rounds
+    torch.set_num_threads(threads)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle
+    parent = os.getppid()
+    threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
+
+
+def _end_with(parent: int) -> None:
+    """A killed parent can't stop its workers: they look after themselves."""
+    while os.getppid() == parent:
+        threading.Event().wait(0.5)
+    os._exit(1)
+
+
+def _run_in_worker(number: int, job: Job) -> Record:
+    return run(job.benchmark, job.mechanism, job.seed, lambda seen: _rounds.put((number, seen)))
+
+
+@contextmanager
+def _hearing(rounds: Any, jobs: list[Job], watch: Watch) -> Iterator[None]:
+    """A thread that passes on what the workers tell."""
+    over = threading.Event()
+
+    def listen() -> None:
+        while not over.is_set():
+            try:
+                number, seen = rounds.get(timeout=0.2)
+            except queue.Empty:
+                continue
+            watch(jobs[number], seen)
+
+    thread = threading.Thread(target=listen, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()

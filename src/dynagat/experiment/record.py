@@ -1,0 +1,82 @@
+"""Record: what a run was, what came of it, and what it came from. JSON in, JSON out."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any
+
+from dynagat.experiment.settings import flat
+
+
+@dataclass(frozen=True, eq=False)
+class Record:
+    """One run. `key` is a hash of all that determines the result, so equal keys are equal runs."""
+
+    key: str
+    benchmark: str
+    mechanism: str
+    heads: int
+    seed: int
+    fidelity: str  # "corrected", "as-published" or "changed"
+    settings: Mapping[str, Any]
+    metrics: Mapping[str, float]
+    history: list[Mapping[str, float]]
+    ended: str  # "perfect", "patience", "budget" or "diverged"
+    converged: bool
+    seconds: float
+    peak_memory_bytes: int
+    versions: Mapping[str, str]
+    commit: str
+    created: str
+    exhibits: Mapping[str, Any] = field(default_factory=dict)  # what pictures are drawn from
+
+    def setting(self, name: str) -> Any:
+        """By its last name: record.setting("k")."""
+        return next(v for path, v in flat(self.settings).items() if path.split(".")[-1] == name)
+
+    def to_json(self) -> str:
+        """One line."""
+        return json.dumps(_plain(asdict(self)), allow_nan=False, separators=(",", ":"))
+
+    @classmethod
+    def from_json(cls, line: str) -> Record:
+        """The record of a line, or a sentence that says why it is none."""
+        try:
+            found = json.loads(line)
+        except ValueError as error:
+            raise ValueError(f"a record must be one line of JSON, but {error}") from None
+        if not isinstance(found, dict):
+            raise ValueError(f"a record must be a JSON object, but is a {type(found).__name__}")
+        names = {each.name for each in fields(cls)}
+        missing = names - set(found) - {"exhibits"}
+        if missing or set(found) - names:
+            odd = f"lacks {sorted(missing)}" if missing else f"has {sorted(set(found) - names)}"
+            raise ValueError(f"a record must have the fields of this version, but it {odd}")
+        found["metrics"] = {k: math.nan if v is None else v for k, v in found["metrics"].items()}
+        record = cls(**found)
+        told = key_of(record.benchmark, record.mechanism, record.seed, record.settings)
+        if told != record.key:
+            raise ValueError(f"the key {record.key} is not that of the record's settings, {told}")
+        return record
+
+
+def key_of(benchmark: str, mechanism: str, seed: int, settings: Mapping[str, Any]) -> str:
+    """A hash of all that determines the result of a run."""
+    told = [benchmark, mechanism, seed, settings]
+    text = json.dumps(told, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()[:32]
+
+
+def _plain(value: Any) -> Any:
+    """JSON knows no nan: None stands for it."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, Mapping):
+        return {name: _plain(each) for name, each in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(each) for each in value]
+    return value

@@ -1,0 +1,169 @@
+"""Settings: frozen records whose fields are set by name, and say where they depart from the paper.
+
+A field made by `departure` has two values: ours, and that of the paper's released code. Its number
+is that of docs/reproduction.md, so that D5 finds the field, and the field finds D5.
+"""
+
+from __future__ import annotations
+
+import itertools
+import types
+import typing
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, fields, is_dataclass, replace
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Departure:
+    """A field in which the corrected value is not that of the released code."""
+
+    path: str
+    number: str
+    corrected: Any
+    published: Any
+
+
+def departure(corrected: Any, *, published: Any, number: str) -> Any:
+    """A dataclass field with the corrected value as its default."""
+    return field(default=corrected, metadata={"published": published, "number": number})
+
+
+def departures(value: Any, prefix: str = "") -> Iterator[Departure]:
+    """All that a record, or a record inside of it, marks."""
+    for each in fields(value):
+        path = f"{prefix}{each.name}"
+        if is_dataclass(getattr(value, each.name)):
+            yield from departures(getattr(value, each.name), f"{path}.")
+        elif "number" in each.metadata:
+            mark = each.metadata
+            yield Departure(path, mark["number"], each.default, mark["published"])
+
+
+def as_published(value: T) -> T:
+    """The record with every departure taken back."""
+    for mark in departures(value):
+        value = with_value(value, mark.path, mark.published)
+    return value
+
+
+def as_dict(value: Any) -> Any:
+    """Nested plain dicts and lists, what JSON can hold."""
+    if is_dataclass(value):
+        return {each.name: as_dict(getattr(value, each.name)) for each in fields(value)}
+    if isinstance(value, (tuple, list)):
+        return [as_dict(each) for each in value]
+    return value
+
+
+def flat(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """{"data": {"k": 4}} -> {"data.k": 4}"""
+    found = {}
+    for name, value in settings.items():
+        if isinstance(value, Mapping):
+            found |= {f"{name}.{inner}": each for inner, each in flat(value).items()}
+        else:
+            found[name] = value
+    return found
+
+
+def paths(value: Any) -> list[str]:
+    """The dotted names of all fields."""
+    return list(flat(as_dict(value)))
+
+
+def resolve(value: Any, name: str) -> str:
+    """The dotted name that `name` stands for: itself, or the only one that ends in it."""
+    known = paths(value)
+    if name in known:
+        return name
+    matches = [path for path in known if path.split(".")[-1] == name]
+    if len(matches) == 1:
+        return matches[0]
+    if matches:
+        raise ValueError(f"{name!r} is ambiguous: {', '.join(matches)}")
+    raise ValueError(f"there is no setting {name!r}; there are {', '.join(known)}")
+
+
+def with_value(value: T, path: str, new: Any) -> T:
+    """A copy with the field at a dotted path replaced."""
+    name, _, rest = path.partition(".")
+    inner = with_value(getattr(value, name), rest, new) if rest else new
+    return replace(value, **{name: inner})  # pyright: ignore[reportArgumentType]
+
+
+def grid(value: T, assignments: list[str]) -> list[T]:
+    """The records that texts "name=value" ask for; "k=4-6" and "lr=0.1,0.01" ask for several."""
+    choices = [[(path, new) for new in news] for path, news in _parsed(value, assignments)]
+    found = []
+    for choice in itertools.product(*choices):
+        made = value
+        for path, new in choice:
+            made = with_value(made, path, new)
+        found.append(made)
+    return found
+
+
+def _parsed(value: Any, assignments: list[str]) -> Iterator[tuple[str, list[Any]]]:
+    for text in assignments:
+        name, equals, rest = text.partition("=")
+        if not equals:
+            raise ValueError(f"a setting must be written name=value, but is {text!r}")
+        path = resolve(value, name.strip())
+        yield path, _parse_several(path, _kind(value, path), rest.strip())
+
+
+def _kind(value: Any, path: str) -> Any:
+    """The annotated type of the field at a dotted path."""
+    name, _, rest = path.partition(".")
+    if rest:
+        return _kind(getattr(value, name), rest)
+    return typing.get_type_hints(type(value))[name]
+
+
+def _parse_several(path: str, kind: Any, text: str) -> list[Any]:
+    if kind is int and "-" in text[1:]:
+        return parse_numbers(text, path)
+    if kind in (int, float):
+        return [_parse(path, kind, part) for part in text.split(",")]
+    return [_parse(path, kind, text)]
+
+
+def parse_numbers(text: str, name: str) -> list[int]:
+    """ "0-3,7" -> [0, 1, 2, 3, 7]"""
+    found: list[int] = []
+    for part in text.split(","):
+        first, _, last = part.partition("-")
+        try:
+            numbers = range(int(first), int(last or first) + 1)
+        except ValueError:
+            numbers = range(0)
+        if not numbers:
+            example = "numbers and ranges such as 0-3,7"
+            raise ValueError(f"{name} must be {example}, but is {text!r}")
+        found += numbers
+    return list(dict.fromkeys(found))
+
+
+def _parse(path: str, kind: Any, text: str) -> Any:
+    options = typing.get_args(kind)
+    if types.NoneType in options:
+        rest = next(option for option in options if option is not types.NoneType)
+        return None if text.lower() == "none" else _parse(path, rest, text)
+    if typing.get_origin(kind) is tuple:
+        return tuple(_parse(path, options[0], part) for part in text.split(",") if part)
+    if typing.get_origin(kind) is typing.Literal:
+        if text not in options:
+            raise ValueError(f"{path} must be one of {', '.join(options)}, but is {text!r}")
+        return text
+    if kind is bool:
+        if text.lower() not in ("true", "false"):
+            raise ValueError(f"{path} must be true or false, but is {text!r}")
+        return text.lower() == "true"
+    try:
+        return kind(text)
+    except ValueError:
+        names = {int: "a whole number", float: "a number"}
+        raise ValueError(f"{path} must be {names[kind]}, but is {text!r}") from None

@@ -1,0 +1,144 @@
+"""The network of DictionaryLookup: embed, one layer of any mechanism, classify.
+
+A node is a pair (attribute, value), so whatever the number of graphs there are k (k + 1) distinct
+nodes: k queries, whose value is "empty", and k² keys. Only those rows are embedded and projected;
+the graphs' queries and keys point into them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import final
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from dynagat.graph import Graph
+from dynagat.nn.core import GraphAttention
+
+
+@dataclass(frozen=True, eq=False)
+class Lookups:
+    """A batch of graphs, B of them: key j of graph b holds values[b, j].
+
+    Query i of graph b is query b·k + i of `graph`, and attends to the graph's k keys in the order
+    of their attributes; with `loops` also, after them, to itself.
+    """
+
+    values: Tensor  # [B, k]
+    loops: bool = False
+
+    @property
+    def k(self) -> int:
+        return self.values.shape[1]
+
+    @cached_property
+    def key_rows(self) -> Tensor:  # [B, k]
+        return torch.arange(self.k) * (self.k + 1) + self.values
+
+    @cached_property
+    def query_rows(self) -> Tensor:  # [k]
+        return torch.arange(self.k) * (self.k + 1) + self.k
+
+    @cached_property
+    def graph(self) -> Graph:
+        size, k = self.values.shape
+        keys = self.key_rows[:, None, :].expand(size, k, k)
+        if self.loops:
+            own = self.query_rows[None, :, None].expand(size, k, 1)
+            keys = torch.cat([keys, own], dim=2)
+        query = torch.arange(size * k, dtype=torch.int32).repeat_interleave(keys.shape[2])
+        key = keys.reshape(-1).to(torch.int32)
+        num_rows = k * (k + 1)
+        graph = Graph.from_edges(query, key, size * k, num_rows)
+        return graph.with_query_rows(self.query_rows.repeat(size), num_rows)
+
+
+@final
+class DictionaryNetwork(nn.Module):
+    """logits_i = W_out dropout(layer(x)_i),  x_(attribute, value) = ReLU(E_attribute + E_value)
+
+    Args:
+        k: number of attributes and of values.
+        layer: an attention layer [N, dim] -> [N, dim], or a module called with (x, lookups).
+        dim: width of the embeddings and of the layer's output.
+        loops: whether each query attends to itself too.
+        feature_dropout: probability, before the layer, drawn once per distinct node.
+        dropout: probability, after the layer.
+        always_drop: whether dropout stays on in evaluation, as it does in the released code.
+    """
+
+    def __init__(
+        self,
+        k: int,
+        layer: nn.Module,
+        *,
+        dim: int = 128,
+        loops: bool = False,
+        feature_dropout: float = 0.0,
+        dropout: float = 0.0,
+        always_drop: bool = False,
+    ) -> None:
+        super().__init__()
+        self.attribute = nn.Embedding(k + 1, dim)
+        self.value = nn.Embedding(k + 1, dim)
+        self.layer = layer
+        self.out = nn.Linear(dim, k, bias=False)
+        self.k, self.loops = k, loops
+        self.feature_dropout, self.dropout = feature_dropout, dropout
+        self.always_drop = always_drop
+
+    def nodes(self) -> Tensor:  # [k·(k + 1), dim]
+        """Every node there can be; row attribute·(k + 1) + value, with value k for "empty"."""
+        pair = self.attribute.weight[: self.k, None] + self.value.weight[None]
+        return F.dropout(F.relu(pair).flatten(0, 1), self.feature_dropout, self.training)
+
+    def forward(self, values: Tensor) -> Tensor:  # [B, k] -> [B, k, k]
+        lookups = Lookups(values, self.loops)
+        edges = lookups.graph if isinstance(self.layer, GraphAttention) else lookups
+        hidden = self.layer(self.nodes(), edges).view(*values.shape, -1)
+        dropped = F.dropout(hidden, self.dropout, self.training or self.always_drop)
+        return self.out(dropped)
+
+    @torch.no_grad()
+    def attention(self, values: Tensor) -> Tensor:  # [B, k] -> [B, H, queries, keys]
+        """The weights that each query gives to the k keys and, with loops, to itself."""
+        graph = Lookups(values, self.loops).graph
+        _, (_, weight) = self.layer(self.nodes(), graph, return_attention_weights=True)
+        return weight.view(*values.shape, -1, weight.shape[-1]).permute(0, 3, 1, 2)
+
+
+@final
+class LookupGIN(nn.Module):
+    """MLP(x_i + Σ_j x_j): PyG's GINConv on complete bipartite graphs, one sum for all queries."""
+
+    def __init__(self, dim: int) -> None:
+        super().__init__()
+        block = (nn.Linear(dim, dim), nn.BatchNorm1d(dim), nn.ReLU())
+        again = (nn.Linear(dim, dim), nn.BatchNorm1d(dim), nn.ReLU())
+        self.mlp = nn.Sequential(*block, *again)
+
+    def forward(self, x: Tensor, lookups: Lookups) -> Tensor:  # -> [B·k, dim]
+        total = F.embedding_bag(lookups.key_rows, x, mode="sum")  # [B, dim]
+        return self.mlp((x[lookups.query_rows] + total[:, None]).flatten(0, 1))
+
+
+@final
+class LookupGCN(nn.Module):
+    """W (x_i / (k + 1) + Σ_j x_j / √(k + 1)) + b: PyG's GCNConv, whose self-loops give a query the
+    degree k + 1 and a key the degree 1."""
+
+    def __init__(self, dim: int) -> None:
+        super().__init__()
+        self.linear = nn.Linear(dim, dim)
+        nn.init.xavier_uniform_(self.linear.weight)
+        nn.init.zeros_(self.linear.bias)
+
+    def forward(self, x: Tensor, lookups: Lookups) -> Tensor:  # -> [B·k, dim]
+        degree = lookups.k + 1
+        projected = F.linear(x, self.linear.weight)  # the distinct rows only
+        total = F.embedding_bag(lookups.key_rows, projected, mode="sum")  # [B, dim]
+        own = projected[lookups.query_rows]
+        return (own / degree + total[:, None] / degree**0.5 + self.linear.bias).flatten(0, 1)

@@ -1,0 +1,159 @@
+"""fit: rounds of optimiser steps, each followed by a look at the validation data.
+
+The one loop of all benchmarks. What it trains on is a `Task`; how long, a `Schedule`; what came of
+it, an `Outcome`. Nothing here draws from a global generator.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor, nn
+
+
+class Task(Protocol):
+    """What to learn: training batches, their loss, and the score of a part of the data."""
+
+    def batches(self, generator: torch.Generator) -> Iterator[Any]:
+        """One pass over the training data, in an order of the generator's."""
+        ...
+
+    def loss(self, network: nn.Module, batch: Any) -> tuple[Tensor, float]:
+        """The batch's mean loss, and its score."""
+        ...
+
+    def score(self, network: nn.Module, part: str) -> float:
+        """How good the network is on "train", "valid" or "test"; more is better."""
+        ...
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """Adam; the learning rate falls, and training ends, when the validation score stands still.
+
+    A round is `round_passes` passes over the training data, and as many more as it takes to make
+    `round_steps` steps; each ends with an evaluation.
+    """
+
+    lr: float = 1e-3
+    batch_size: int = 1024
+    clip: float = 1.0  # the largest norm of the gradient
+    round_passes: int = 1
+    round_steps: int = 1
+    max_rounds: int = 100
+    patience: int = 20  # rounds without a better score before the end
+    lr_patience: int = 10  # rounds without a better score before the rate falls
+    lr_factor: float = 0.5
+    min_gain: float = 1e-4  # what counts as better
+    stop_at: float = 1.0  # the score that can't be beaten
+
+    def __post_init__(self) -> None:
+        for name in ("lr", "batch_size", "clip", "round_passes", "round_steps", "max_rounds"):
+            if not getattr(self, name) > 0:
+                raise ValueError(f"{name} must be above 0, but is {getattr(self, name)}")
+        for name in ("patience", "lr_patience", "min_gain"):
+            if getattr(self, name) < 0:
+                raise ValueError(f"{name} must not be negative, but is {getattr(self, name)}")
+        if not 0 < self.lr_factor < 1:
+            raise ValueError(f"lr_factor must lie between 0 and 1, but is {self.lr_factor}")
+
+
+@dataclass(frozen=True)
+class Round:
+    """What is seen after a round: the running means of its steps, and the validation score."""
+
+    round: int
+    step: int
+    loss: float
+    train: float
+    valid: float
+    lr: float
+
+
+@dataclass(frozen=True, eq=False)
+class Outcome:
+    """The way, its best round, and the weights after that round and after the last."""
+
+    history: tuple[Round, ...]
+    best: Round
+    best_state: Mapping[str, Tensor]
+    last_state: Mapping[str, Tensor]
+    ended: str  # "perfect", "patience", "budget" or "diverged"
+
+
+def fit(
+    network: nn.Module,
+    task: Task,
+    schedule: Schedule,
+    generator: torch.Generator,
+    watch: Callable[[Round], None] = lambda _: None,
+) -> Outcome:
+    """Train until the score is perfect, stands still or is no number, or the rounds are used up."""
+    parameters = list(network.parameters())
+    optimizer = torch.optim.Adam(parameters, lr=schedule.lr)
+    falling = torch.optim.lr_scheduler.ReduceLROnPlateau(
+        optimizer,
+        mode="max",
+        factor=schedule.lr_factor,
+        patience=schedule.lr_patience,
+        threshold=schedule.min_gain,
+        threshold_mode="abs",
+    )
+    history: list[Round] = []
+    best, best_state, step = None, {}, 0
+    while True:
+        lr = optimizer.param_groups[0]["lr"]
+        steps, loss, train = _train_round(network, task, schedule, optimizer, generator)
+        step += steps
+        valid = task.score(network, "valid") if math.isfinite(loss) else math.nan
+        here = Round(len(history) + 1, step, loss, train, valid, lr)
+        history.append(here)
+        watch(here)
+        if best is None or valid > best.valid + schedule.min_gain:
+            best, best_state = here, _state(network)
+        falling.step(valid)
+        ended = _end(here, best, schedule)
+        if ended:
+            return Outcome(tuple(history), best, best_state, _state(network), ended)
+
+
+def _train_round(
+    network: nn.Module,
+    task: Task,
+    schedule: Schedule,
+    optimizer: torch.optim.Optimizer,
+    generator: torch.Generator,
+) -> tuple[int, float, float]:
+    """The number of steps, and the means of their losses and scores."""
+    network.train()
+    losses, scores, passes = [], [], 0
+    while passes < schedule.round_passes or len(losses) < schedule.round_steps:
+        for batch in task.batches(generator):
+            loss, score = task.loss(network, batch)
+            optimizer.zero_grad()
+            loss.backward()
+            nn.utils.clip_grad_norm_(network.parameters(), schedule.clip)
+            optimizer.step()
+            losses.append(loss.detach())
+            scores.append(score)
+        passes += 1
+    return len(losses), float(torch.stack(losses).mean()), sum(scores) / len(scores)
+
+
+def _end(here: Round, best: Round, schedule: Schedule) -> str:
+    if not math.isfinite(here.loss):
+        return "diverged"
+    if best.valid >= schedule.stop_at:
+        return "perfect"
+    if here.round - best.round >= schedule.patience:
+        return "patience"
+    return "budget" if here.round >= schedule.max_rounds else ""
+
+
+def _state(network: nn.Module) -> dict[str, Tensor]:
+    return copy.deepcopy(network.state_dict())
