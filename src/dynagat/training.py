@@ -114,7 +114,8 @@ def fit(
         here = Round(len(history) + 1, step, loss, train, valid, lr)
         history.append(here)
         watch(here)
-        if best is None or valid > best.valid + schedule.min_gain:
+        is_perfect = valid >= schedule.stop_at  # however small the gain
+        if best is None or is_perfect or valid > best.valid + schedule.min_gain:
             best, best_state = here, _state(network)
         falling.step(valid)
         ended = _end(here, best, schedule)

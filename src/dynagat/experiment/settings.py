@@ -7,6 +7,7 @@ is that of docs/reproduction.md, so that D5 finds the field, and the field finds
 from __future__ import annotations
 
 import itertools
+import math
 import types
 import typing
 from collections.abc import Iterator, Mapping
@@ -44,9 +45,7 @@ def departures(value: Any, prefix: str = "") -> Iterator[Departure]:
 
 def as_published(value: T) -> T:
     """The record with every departure taken back."""
-    for mark in departures(value):
-        value = with_value(value, mark.path, mark.published)
-    return value
+    return with_values(value, {mark.path: mark.published for mark in departures(value)})
 
 
 def as_dict(value: Any) -> Any:
@@ -87,23 +86,26 @@ def resolve(value: Any, name: str) -> str:
     raise ValueError(f"there is no setting {name!r}; there are {', '.join(known)}")
 
 
-def with_value(value: T, path: str, new: Any) -> T:
-    """A copy with the field at a dotted path replaced."""
-    name, _, rest = path.partition(".")
-    inner = with_value(getattr(value, name), rest, new) if rest else new
-    return replace(value, **{name: inner})  # pyright: ignore[reportArgumentType]
+def with_values(value: T, news: Mapping[str, Any]) -> T:
+    """A copy with the fields at dotted paths replaced: at once, for one may need another."""
+    inner: dict[str, dict[str, Any]] = {}
+    for path, new in news.items():
+        name, _, rest = path.partition(".")
+        inner.setdefault(name, {})[rest] = new
+    fresh = {
+        name: some[""] if "" in some else with_values(getattr(value, name), some)
+        for name, some in inner.items()
+    }
+    return replace(value, **fresh)  # pyright: ignore[reportArgumentType]
 
 
 def grid(value: T, assignments: list[str]) -> list[T]:
     """The records that texts "name=value" ask for; "k=4-6" and "lr=0.1,0.01" ask for several."""
-    choices = [[(path, new) for new in news] for path, news in _parsed(value, assignments)]
-    found = []
-    for choice in itertools.product(*choices):
-        made = value
-        for path, new in choice:
-            made = with_value(made, path, new)
-        found.append(made)
-    return found
+    choices = dict(_parsed(value, assignments))
+    return [
+        with_values(value, dict(zip(choices, news, strict=True)))
+        for news in itertools.product(*choices.values())
+    ]
 
 
 def _parsed(value: Any, assignments: list[str]) -> Iterator[tuple[str, list[Any]]]:
@@ -135,9 +137,9 @@ def parse_numbers(text: str, name: str) -> list[int]:
     """ "0-3,7" -> [0, 1, 2, 3, 7]"""
     found: list[int] = []
     for part in text.split(","):
-        first, _, last = part.partition("-")
+        first, dash, last = part.partition("-")
         try:
-            numbers = range(int(first), int(last or first) + 1)
+            numbers = range(int(first), int(last if dash else first) + 1)
         except ValueError:
             numbers = range(0)
         if not numbers:
@@ -153,7 +155,8 @@ def _parse(path: str, kind: Any, text: str) -> Any:
         rest = next(option for option in options if option is not types.NoneType)
         return None if text.lower() == "none" else _parse(path, rest, text)
     if typing.get_origin(kind) is tuple:
-        return tuple(_parse(path, options[0], part) for part in text.split(",") if part)
+        parts = [part.strip() for part in text.split(",")]
+        return tuple(_parse(path, options[0], part) for part in parts if part)
     if typing.get_origin(kind) is typing.Literal:
         if text not in options:
             raise ValueError(f"{path} must be one of {', '.join(options)}, but is {text!r}")
@@ -163,7 +166,10 @@ def _parse(path: str, kind: Any, text: str) -> Any:
             raise ValueError(f"{path} must be true or false, but is {text!r}")
         return text.lower() == "true"
     try:
-        return kind(text)
+        found = kind(text)
     except ValueError:
+        found = math.nan
+    if isinstance(found, float) and not math.isfinite(found):  # which JSON can't hold
         names = {int: "a whole number", float: "a number"}
-        raise ValueError(f"{path} must be {names[kind]}, but is {text!r}") from None
+        raise ValueError(f"{path} must be {names[kind]}, but is {text!r}")
+    return found
