@@ -1,4 +1,5 @@
-# make demo: our GATv2Conv beside PyG's.  make test: the tests.  Each sets up everything it needs.
+# make demo: static against dynamic attention, trained and shown.  make test: the tests.
+# Each sets up everything it needs.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
@@ -7,12 +8,19 @@ ifneq ($(wildcard ../shared/data),)
 export DYNAGAT_DATA ?= $(abspath ../shared/data)
 endif
 
-.PHONY: demo test check bench bench-quick sanitize format clean
+.PHONY: demo demo-speed test check bench bench-quick sanitize docs chromium format clean
 
-demo: $(VENV)/bench
+# GATv2, GAT with 1 and 8 heads and DPGAT on DictionaryLookup; the page is demo/index.html.
+demo: $(VENV)/suite
+	$(BIN)/dynagat run dictionary-lookup --set k=10 --mechanism gatv2,gat,dpgat --seeds 0 \
+	  --workers 2 --store demo/records.sqlite > /dev/null
+	$(BIN)/dynagat report dictionary-lookup --store demo/records.sqlite --out demo
+
+# Our GATv2Conv beside PyG's.
+demo-speed: $(VENV)/bench
 	$(BIN)/python -m bench --demo
 
-test: $(VENV)/test sanitize
+test: $(VENV)/test sanitize chromium
 	$(BIN)/python -m pytest
 
 check: $(VENV)/check
@@ -35,6 +43,14 @@ bench-quick: $(VENV)/bench
 # The native code under AddressSanitizer and UBSan, through the same Python calls.
 sanitize: $(VENV)/test
 	tests/sanitize.sh $(BIN)/python
+
+# The pages of docs/results, from the committed records.
+docs: $(VENV)/suite
+	$(BIN)/dynagat report --records results/dictionary-lookup.jsonl --store none --out docs/results
+
+# The browser in which the tests click through the page.
+chromium:
+	command -v chromium >/dev/null || { apt-get update -qq && apt-get install -y -qq chromium; }
 
 # Torch first, and from its own line: a looser range would fetch its CUDA build.
 $(VENV)/torch: constraints.txt

@@ -153,7 +153,7 @@ def test_gatv2_can_select_the_middle_of_three_collinear_keys() -> None:
 @given(seed=seeds)
 @every_mechanism
 def test_relabelling_nodes_relabels_outputs(mechanism, seed) -> None:
-    layer, (x, _) = make(mechanism, seed, residual=True), world(seed)
+    layer, (x, edge_index) = make(mechanism, seed, residual=True), world(seed)
     order = torch.randperm(len(x))
     place = order.argsort()
     torch.testing.assert_close(layer(x[order], place[edge_index]), layer(x, edge_index)[order])

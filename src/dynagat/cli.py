@@ -26,7 +26,9 @@ app = typer.Typer(add_completion=False, no_args_is_help=True, rich_markup_mode=N
 records_app = typer.Typer(no_args_is_help=True, help="Move records as JSON lines.")
 app.add_typer(records_app, name="records")
 
-out, err = Console(soft_wrap=False), Console(stderr=True)
+out, err = Console(), Console(stderr=True)
+if not out.is_terminal:
+    out = Console(width=100)  # a file or a pipe is as wide as a table needs
 SHOWN = ("benchmark", "mechanism", "heads", "seed", "settings", "metrics", "seconds",
          "peak_memory_bytes", "converged", "versions")  # fmt: skip
 
@@ -152,7 +154,7 @@ def _show(records: list[Record], benchmark: Benchmark, as_json: bool) -> None:
     if not as_json:
         from dynagat import report as reports  # only here and below, for it is slow to import
 
-        reports.print_tables(out, records, {benchmark.name: benchmark})
+        reports.print_tables(out, records, [benchmark])
         return
     for record in records:
         whole = json.loads(record.to_json())
@@ -172,8 +174,8 @@ def report(
     from dynagat import report as reports
 
     with _answering():
-        asked = {name: find(name) for name in benchmarks or BENCHMARKS}
-        found = _gather(store, records or [], list(asked))
+        asked = [find(name) for name in benchmarks or BENCHMARKS]
+        found = _gather(store, records or [], [each.name for each in asked])
         reports.print_tables(out, found, asked)
         page = reports.write_report(found, asked, out_folder)
     out.print(f"page: {page}", markup=False, soft_wrap=True)

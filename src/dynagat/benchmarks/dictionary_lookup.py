@@ -143,13 +143,19 @@ class LookupTask:
     train_accuracy: Literal["pass", "running"] = departure("pass", published="running", number="D8")
     shown_weights: Literal["best", "last"] = departure("best", published="last", number="D7")
 
+    def __post_init__(self) -> None:
+        if not 0 <= self.label_smoothing < 1:
+            given = self.label_smoothing
+            raise ValueError(f"label_smoothing must lie in [0, 1), but is {given}")
+
     def on(self, data: Dictionary, schedule: Schedule) -> Lookup:
         return Lookup(data, schedule.batch_size, self.label_smoothing)
 
     def metrics(self, task: Lookup, network: nn.Module, outcome: Outcome) -> dict[str, float]:
         """Of the best round's weights; and the test accuracy of the last round's."""
-        published = self.train_accuracy == "running"
-        train = outcome.best.train if published else task.score(network, "train")
+        running = self.train_accuracy == "running"
+        train = outcome.best.train if running else task.score(network, "train")
+        is_selected_by_test = task.data.valid is task.data.test
         valid, (test, graphs) = outcome.best.valid, task.accuracy(network, "test")
         network.load_state_dict(outcome.last_state)
         last = task.score(network, "test")
@@ -158,7 +164,8 @@ class LookupTask:
         return {
             "train_accuracy": train,
             "valid_accuracy": valid,
-            "test_accuracy": valid if published else test,  # dropout: another draw, another value
+            # With dropout always on, another draw would give another value.
+            "test_accuracy": valid if is_selected_by_test else test,
             "test_graph_accuracy": graphs,
             "last_test_accuracy": last,
         }

@@ -50,22 +50,28 @@ def make_dictionary(
             At 0 the test graphs are the validation graphs too, as in the released code.
     """
     graphs = _permutations(k, num_graphs, np.random.RandomState(seed))
-    pick = random.Random(seed)
     if split == "pairs":
-        allowed = _allowed_pairs(k, train_share, pick)  # [k, k]
+        allowed = _allowed_pairs(k, train_share, random.Random(seed))  # [k, k]
         is_train = allowed[np.arange(k), graphs].all(axis=1)
     else:
         allowed = np.ones((k, k), dtype=bool)
-        is_train = np.zeros(len(graphs), dtype=bool)
-        is_train[pick.sample(range(len(graphs)), int(train_share * len(graphs)))] = True
+        is_train = _pick_share(graphs, train_share, seed)
     others = graphs[~is_train]
     if valid_share == 0:
         valid = test = others
     else:
-        order = np.random.RandomState(seed).permutation(len(others))
-        num_valid = int(valid_share * len(others))
-        valid, test = others[np.sort(order[:num_valid])], others[np.sort(order[num_valid:])]
+        is_valid = _pick_share(others, valid_share, seed)
+        valid, test = others[is_valid], others[~is_valid]
     return Dictionary(k, graphs[is_train], valid, test, np.argwhere(~allowed))
+
+
+def _pick_share(graphs: np.ndarray, share: float, seed: int) -> np.ndarray:
+    """[graphs] of booleans. Equal graphs go together, so that none is on both sides."""
+    rows = list(map(tuple, graphs.tolist()))
+    distinct = list(dict.fromkeys(rows))
+    order = np.random.RandomState(seed).permutation(len(distinct))
+    picked = {distinct[place] for place in order[: int(share * len(distinct))]}
+    return np.array([row in picked for row in rows], dtype=bool)
 
 
 def _permutations(k: int, num_graphs: int, generator: np.random.RandomState) -> np.ndarray:

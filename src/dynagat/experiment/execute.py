@@ -11,9 +11,9 @@ import os
 import queue
 import signal
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterator
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
-from contextlib import contextmanager
+from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
 from dataclasses import dataclass
 from typing import Any
 
@@ -43,7 +43,7 @@ Watch = Callable[[Job, Round], None]
 def execute(
     jobs: list[Job], workers: int = 1, watch: Watch = lambda job, round: None
 ) -> Iterator[Record]:
-    """The records of the jobs, as they finish. `watch` hears of every round, in this process."""
+    """The records of the jobs, as they finish. `watch` hears of every round before its record."""
     if workers < 1:
         raise ValueError(f"workers must be at least 1, but is {workers}")
     if workers == 1:
@@ -62,16 +62,32 @@ def _in_processes(jobs: list[Job], workers: int, watch: Watch) -> Iterator[Recor
     threads = max(1, (os.cpu_count() or 1) // workers)
     context = multiprocessing.get_context("spawn")
     rounds = context.Queue()
-    pool = ProcessPoolExecutor(workers, context, _start_worker, (threads, rounds))
+    pool = ProcessPoolExecutor(workers, context, _start_worker, (threads, rounds, os.getpid()))
+    heard: Counter[int] = Counter()
+
+    def hear(seconds: float) -> bool:
+        """Pass on a round that a worker tells, if there is one within so many seconds."""
+        try:
+            number, seen = rounds.get(timeout=seconds)
+        except queue.Empty:
+            return False
+        heard[number] += 1
+        watch(jobs[number], seen)
+        return True
+
     try:
-        with _hearing(rounds, jobs, watch):
-            waiting: set[Future[Record]] = {
-                pool.submit(_run_in_worker, number, job) for number, job in enumerate(jobs)
-            }
-            while waiting:
-                done, waiting = wait(waiting, return_when=FIRST_COMPLETED)
-                for future in done:
-                    yield future.result()
+        numbers = {
+            pool.submit(_run_in_worker, number, job): number for number, job in enumerate(jobs)
+        }
+        while numbers:
+            done, _ = wait(numbers, timeout=0.1, return_when=FIRST_COMPLETED)
+            while hear(0):
+                pass
+            for future in sorted(done, key=lambda each: each.exception() is not None):
+                record, number = future.result(), numbers.pop(future)
+                while heard[number] < len(record.history) and hear(1):
+                    pass
+                yield record
     finally:
         processes = list((getattr(pool, "_processes", None) or {}).values())
         pool.shutdown(wait=False, cancel_futures=True)
@@ -82,12 +98,11 @@ def _in_processes(jobs: list[Job], workers: int, watch: Watch) -> Iterator[Recor
 _rounds: Any = None  # in a worker: where its rounds are told
 
 
-def _start_worker(threads: int, rounds: Any) -> None:
+def _start_worker(threads: int, rounds: Any, parent: int) -> None:
     global _rounds
     _rounds = rounds
     torch.set_num_threads(threads)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle
-    parent = os.getppid()
     threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
 
 
@@ -100,25 +115,3 @@ def _end_with(parent: int) -> None:
 
 def _run_in_worker(number: int, job: Job) -> Record:
     return run(job.benchmark, job.mechanism, job.seed, lambda seen: _rounds.put((number, seen)))
-
-
-@contextmanager
-def _hearing(rounds: Any, jobs: list[Job], watch: Watch) -> Iterator[None]:
-    """A thread that passes on what the workers tell."""
-    over = threading.Event()
-
-    def listen() -> None:
-        while not over.is_set():
-            try:
-                number, seen = rounds.get(timeout=0.2)
-            except queue.Empty:
-                continue
-            watch(jobs[number], seen)
-
-    thread = threading.Thread(target=listen, daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        over.set()
-        thread.join()

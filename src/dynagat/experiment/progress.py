@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from types import TracebackType
+from typing import Any
 
 from rich.console import Console
 from rich.live import Live
@@ -11,6 +13,7 @@ from rich.text import Text
 
 from dynagat.experiment.execute import Job
 from dynagat.experiment.record import Record
+from dynagat.experiment.settings import as_dict, flat
 from dynagat.training import Round
 
 
@@ -20,6 +23,7 @@ class Progress:
     def __init__(self, console: Console, jobs: list[Job], workers: int) -> None:
         self.console, self.jobs, self.workers = console, jobs, workers
         self.started = time.perf_counter()
+        self.varied = _varied(jobs)
         self.begun: dict[str, float] = {}
         self.latest: dict[str, tuple[Job, Round]] = {}
         self.finished: list[Record] = []
@@ -48,7 +52,7 @@ class Progress:
         self.latest.pop(record.key, None)
         self.finished.append(record)
         done = f"{len(self.finished)}/{len(self.jobs)}"
-        name = f"{record.mechanism} heads={record.heads} seed={record.seed}"
+        name = self._name(record.mechanism, record.heads, record.seed, record.settings)
         metrics = " ".join(f"{key}={value:.4f}" for key, value in record.metrics.items())
         line = f"{done} {name} {record.ended} in {record.seconds:.1f} s: {metrics}"
         self.console.print(line, markup=False, highlight=False, soft_wrap=True)
@@ -63,11 +67,18 @@ class Progress:
         limit = job.benchmark.schedule.max_rounds
         spent = time.perf_counter() - self.begun[job.key]
         left = spent / seen.round * (limit - seen.round)
+        told = as_dict(job.benchmark.settings)
+        name = self._name(job.mechanism, job.benchmark.network.heads, job.seed, told)
         return (
-            f"  {job.mechanism} heads={job.benchmark.network.heads} seed={job.seed}: "
+            f"  {name}: "
             f"round {seen.round}/{limit} loss {seen.loss:.4f} valid {seen.valid:.4f} "
             f"(at most {_clock(left)} left)"
         )
+
+    def _name(self, mechanism: str, heads: int, seed: int, settings: Mapping[str, Any]) -> str:
+        values = flat(settings)
+        varied = "".join(f" {path.split('.')[-1]}={values[path]}" for path in self.varied)
+        return f"{mechanism} heads={heads}{varied} seed={seed}"
 
     def _all(self) -> str:
         done, total = len(self.finished), len(self.jobs)
@@ -76,6 +87,13 @@ class Progress:
             f"about {_clock(spent / done * (total - done))} left" if done else "time left unknown"
         )
         return f"{done} of {total} runs, {_clock(spent)} so far, {left}"
+
+
+def _varied(jobs: list[Job]) -> list[str]:
+    """The settings in which the jobs differ, but the heads, which are always told."""
+    told = [flat(as_dict(job.benchmark.settings)) for job in jobs]
+    paths = [path for path in told[0] if any(each[path] != told[0][path] for each in told)]
+    return [path for path in paths if not path.endswith(".heads")]
 
 
 def _clock(seconds: float) -> str:

@@ -56,7 +56,11 @@ class Record:
         if missing or set(found) - names:
             odd = f"lacks {sorted(missing)}" if missing else f"has {sorted(set(found) - names)}"
             raise ValueError(f"a record must have the fields of this version, but it {odd}")
-        found["metrics"] = {k: math.nan if v is None else v for k, v in found["metrics"].items()}
+        found["metrics"] = _numbers(found["metrics"], "metrics")
+        if not isinstance(found["history"], list):
+            kind = type(found["history"]).__name__
+            raise ValueError(f"a record's history must be a JSON array, but is a {kind}")
+        found["history"] = [_numbers(each, "history") for each in found["history"]]
         record = cls(**found)
         told = key_of(record.benchmark, record.mechanism, record.seed, record.settings)
         if told != record.key:
@@ -67,8 +71,16 @@ class Record:
 def key_of(benchmark: str, mechanism: str, seed: int, settings: Mapping[str, Any]) -> str:
     """A hash of all that determines the result of a run."""
     told = [benchmark, mechanism, seed, settings]
-    text = json.dumps(told, sort_keys=True, separators=(",", ":"))
+    text = json.dumps(told, sort_keys=True, allow_nan=False, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()[:32]
+
+
+def _numbers(values: Any, name: str) -> dict[str, float]:
+    """What `_plain` made of numbers."""
+    if not isinstance(values, dict):
+        kind = type(values).__name__
+        raise ValueError(f"a record's {name} must be of JSON objects, but has a {kind}")
+    return {each: math.nan if value is None else value for each, value in values.items()}
 
 
 def _plain(value: Any) -> Any:

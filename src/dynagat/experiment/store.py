@@ -45,11 +45,11 @@ class Store:
 
     def __init__(self, path: Path | str, *, must_exist: bool = False) -> None:
         self.path = Path(path)
-        if must_exist and not self.path.exists():
-            raise StoreError(f"store {self.path} does not exist; `dynagat run` makes it")
-        if self.path.is_dir():
-            raise StoreError(f"store {self.path} is a folder, not a file")
         with self._told():
+            if must_exist and not self.path.exists():
+                raise StoreError(f"store {self.path} does not exist; `dynagat run` makes it")
+            if self.path.is_dir():
+                raise StoreError(f"store {self.path} is a folder, not a file")
             self.path.parent.mkdir(parents=True, exist_ok=True)
             self._database = sqlite3.connect(self.path, timeout=60, isolation_level=None)
         try:
@@ -108,7 +108,8 @@ class Store:
                 new = sum([self.add(record) for record in records])
                 self._database.execute("COMMIT")
             except BaseException:
-                self._database.execute("ROLLBACK")
+                if self._database.in_transaction:  # a full disk has ended it already
+                    self._database.execute("ROLLBACK")
                 raise
         return new
 
@@ -147,12 +148,11 @@ class Store:
         try:
             yield
         except sqlite3.DatabaseError as error:
-            name = getattr(error, "sqlite_errorname", "")
-            if "readonly" in str(error) or name.startswith(("SQLITE_READONLY", "SQLITE_CANTOPEN")):
+            if "readonly" in str(error) or "unable to open" in str(error):
                 raise StoreError(f"store {self.path} can't be written: {error}") from None
-            if name == "SQLITE_NOTADB":
+            if "not a database" in str(error):
                 raise StoreError(f"store {self.path} is not a database of dynagat's") from None
-            if name == "SQLITE_FULL":
+            if "disk is full" in str(error):
                 raise StoreError(
                     f"store {self.path} can't grow, for the disk is full; "
                     "the records in it are safe, and the same command goes on from there"

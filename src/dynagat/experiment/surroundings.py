@@ -23,7 +23,6 @@ from dynagat.native import kernels
 STATUS, RESET = Path("/proc/self/status"), Path("/proc/self/clear_refs")
 
 
-@cache
 def versions() -> dict[str, str]:
     found = {
         "dynagat": dynagat.__version__,
@@ -31,6 +30,7 @@ def versions() -> dict[str, str]:
         "torch": torch.__version__,
         "numpy": np.__version__,
         "kernels": kernels.instruction_set if kernels is not None else "reference",
+        "threads": str(torch.get_num_threads()),
         "system": f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores",
     }
     with suppress(PackageNotFoundError):

@@ -112,7 +112,10 @@ class DictionaryNetwork(nn.Module):
 
 @final
 class LookupGIN(nn.Module):
-    """MLP(x_i + Σ_j x_j): PyG's GINConv on complete bipartite graphs, one sum for all queries."""
+    """MLP(x_i + Σ_j x_j): PyG's GINConv on complete bipartite graphs, one sum for all queries.
+
+    Keys, which have no keys of their own, pass through too: BatchNorm counts them in.
+    """
 
     def __init__(self, dim: int) -> None:
         super().__init__()
@@ -122,7 +125,11 @@ class LookupGIN(nn.Module):
 
     def forward(self, x: Tensor, lookups: Lookups) -> Tensor:  # -> [B·k, dim]
         total = F.embedding_bag(lookups.key_rows, x, mode="sum")  # [B, dim]
-        return self.mlp((x[lookups.query_rows] + total[:, None]).flatten(0, 1))
+        queries = (x[lookups.query_rows] + total[:, None]).flatten(0, 1)
+        if not self.training:
+            return self.mlp(queries)
+        keys = F.embedding(lookups.key_rows, x).flatten(0, 1)
+        return self.mlp(torch.cat([queries, keys]))[: len(queries)]
 
 
 @final

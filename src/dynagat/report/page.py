@@ -1,0 +1,210 @@
+"""write_page: the whole report as one HTML file that needs nothing else, not even a network."""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import IO, Any
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
+
+from dynagat.benchmarks.dictionary_lookup import DICTIONARY_LOOKUP
+from dynagat.experiment import Benchmark, Record, departures
+from dynagat.report import wording
+from dynagat.report.attention import SEEDS_SHOWN, UNIT, shown_runs, start_of
+from dynagat.report.figures import INK, QUERY_COLOURS, figure_1, figure_3, gin_figure
+from dynagat.report.headline import headline, is_told
+from dynagat.report.provenance import commands, first_command, told
+from dynagat.report.render import COLUMNS, LEFT, caption, cells
+from dynagat.report.tables import OURS, Row, current, families, metrics_of, rows
+
+FIGURES = {
+    DICTIONARY_LOOKUP.name: (
+        (
+            figure_1,
+            "Figure 1. How much each query (row) attends to each key (column) in one test graph,"
+            " and the same rows as lines: in GAT they all peak at the same key.",
+        ),
+        (
+            figure_3,
+            "Figure 3. Accuracy as the dictionary grows. Lines are means over seeds, bands one"
+            " standard deviation; hollow markers are the paper's.",
+        ),
+        (
+            gin_figure,
+            "The appendix's figure of GIN, which attends to nothing, beside GATv2.",
+        ),
+    )
+}
+DETAILS = (*COLUMNS[:3], "95% interval", "effect size", "p two-sided", "Welch", "Welch two-sided",
+           "paired", "paired two-sided", "GATv2 heads", "ended", "paper's place")  # fmt: skip
+
+
+def write_page(
+    records: Iterable[Record], benchmarks: Iterable[Benchmark], path: Path | str
+) -> Path:
+    """The page at a path of a folder that is there."""
+    path = Path(path)
+    write_whole(path, page(list(records), list(benchmarks)))
+    return path
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Written under another name and then renamed, so that no half of a file is ever seen."""
+    try:
+        with _renamed_to(path) as file:
+            file.write(text)
+    except OSError as error:  # it may name the other name, or none
+        raise OSError(error.errno, error.strerror, str(path)) from None
+
+
+@contextmanager
+def _renamed_to(path: Path) -> Iterator[IO[str]]:
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with open(handle, "w", encoding="utf-8") as file:
+            yield file
+        os.chmod(temporary, 0o644)  # mkstemp's files are the owner's alone
+        os.replace(temporary, path)
+    except BaseException:
+        with suppress(OSError):
+            os.unlink(temporary)
+        raise
+
+
+def page(records: list[Record], benchmarks: list[Benchmark]) -> str:
+    """The HTML text."""
+    environment = Environment(
+        loader=FileSystemLoader(Path(__file__).parent),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    shown, left_out = shown_runs(records, benchmarks)
+    return environment.get_template("page.html").render(
+        attention=_json(_attention(shown)),
+        has_attention=bool(shown),
+        left_out=left_out,
+        seeds_shown=SEEDS_SHOWN,
+        attention_command=first_command(DICTIONARY_LOOKUP),
+        sections=[_section(records, benchmark) for benchmark in benchmarks],
+        skipped=_skipped(records, benchmarks),
+    )
+
+
+def _attention(shown: list[dict[str, Any]]) -> dict[str, Any]:
+    return {"unit": UNIT, "colours": QUERY_COLOURS, "start": start_of(shown), "runs": shown}
+
+
+def _json(value: Any) -> Markup:
+    """For a <script>, which "</" and "<!--" could end."""
+    text = json.dumps(value, separators=(",", ":"), allow_nan=False, ensure_ascii=False)
+    return Markup(text.replace("<", "\\u003c"))
+
+
+def _skipped(records: list[Record], benchmarks: list[Benchmark]) -> list[str]:
+    """A line for each lot of records that the page leaves out."""
+    known = {benchmark.name for benchmark in benchmarks}
+    others = Counter(record.benchmark for record in records if record.benchmark not in known)
+    lines = [
+        f"{wording.count(n, 'record')} of {name} left out: not a benchmark of this report."
+        for name, n in sorted(others.items())
+    ]
+    for benchmark in benchmarks:
+        mine = sum(record.benchmark == benchmark.name for record in records)
+        old = mine - len(current(records, benchmark))
+        if old:
+            what = wording.count(old, "record")
+            lines.append(f"{what} of {benchmark.name} left out: of another revision of it.")
+    return lines
+
+
+def _section(records: list[Record], benchmark: Benchmark) -> dict[str, Any]:
+    by_metric = [rows(records, benchmark, metric) for metric in metrics_of(benchmark)]
+    found = by_metric[0]
+    return {
+        "benchmark": benchmark,
+        "headline": headline(benchmark, found),
+        "figures": _figures(records, benchmark) if found else [],
+        "tables": [
+            _table(family, open_=each is found and is_told(family[0]))
+            for each in by_metric
+            for _, family in families(each)
+        ],
+        "columns": COLUMNS,
+        "details": DETAILS,
+        "left": LEFT,
+        "first_command": first_command(benchmark),
+        "commands": commands(benchmark, found),
+        "told": told(current(records, benchmark)),
+        "departures": [_departure(mark) for mark in departures(benchmark.settings)],
+    }
+
+
+def _figures(records: list[Record], benchmark: Benchmark) -> list[dict[str, Any]]:
+    drawn = [(draw, draw(records), words) for draw, words in FIGURES.get(benchmark.name, ())]
+    return [
+        {
+            "svg": Markup(svg.replace(INK, "currentColor")),
+            "words": words,
+            "wide": draw is figure_1,  # its numbers need room: it scrolls on a phone
+        }
+        for draw, svg, words in drawn
+        if svg is not None
+    ]
+
+
+def _table(family: list[Row], open_: bool) -> dict[str, Any]:
+    return {
+        "caption": caption(family[0]),
+        "open": open_,
+        "rows": [
+            {
+                "cells": cells(row),
+                "details": details(row),
+                "ours": row.mechanism == OURS,
+                "colour": wording.colour_of(row.mechanism),
+                "first": place == 0 or family[place - 1].swept != row.swept,
+            }
+            for place, row in enumerate(family)
+        ],
+    }
+
+
+def details(row: Row) -> list[str]:
+    """One text for each of DETAILS."""
+    compared, metric = row.comparison, row.metric
+    low, high = (wording.number(end, metric) for end in row.interval)
+    tests = [wording.NOTHING] * 6
+    if compared is not None:
+        paired = compared.paired
+        tests = [wording.effect(compared.effect_size)] + [
+            wording.p_value(p)
+            for p in (
+                compared.student.two_sided,
+                compared.welch.one_sided,
+                compared.welch.two_sided,
+                float("nan") if paired is None else paired.one_sided,
+                float("nan") if paired is None else paired.two_sided,
+            )
+        ]
+    return [
+        *cells(row)[:3],
+        low if low == high else f"{low} to {high}",
+        *tests,
+        wording.NOTHING if row.against is None else str(row.against),
+        ", ".join(f"{n} {how}" for how, n in sorted(row.ended.items())),
+        wording.NOTHING if row.published is None else row.published.where,
+    ]
+
+
+def _departure(mark: Any) -> list[str]:
+    sides = [wording.setting_text(value) or "none" for value in (mark.corrected, mark.published)]
+    return [mark.number, mark.path, *sides]

@@ -1,0 +1,191 @@
+"""The command line: results on stdout, progress on stderr, trouble in a sentence."""
+
+import json
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+
+import pytest
+import torch
+from typer.testing import CliRunner
+
+from dynagat.cli import app
+
+COMMAND = [sys.executable, "-c", "from dynagat.cli import main; main()"]
+TINY = ["--set", "k=4", "--set", "max_rounds=2", "--set", "dim=16"]
+KEYS = {"benchmark", "mechanism", "heads", "seed", "settings", "metrics", "seconds",
+        "peak_memory_bytes", "converged", "versions"}  # fmt: skip
+
+
+def dynagat(*words, cwd, code=0):
+    """In this process: what it printed, and that it ended with this code."""
+    here = os.getcwd()
+    os.chdir(cwd)
+    try:
+        done = CliRunner().invoke(app, [*map(str, words)], catch_exceptions=False)
+    finally:
+        os.chdir(here)
+    assert done.exit_code == code, done.stderr
+    return done
+
+
+@pytest.fixture(autouse=True)
+def one_thread():
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+def test_list_names_benchmarks_mechanisms_and_data(tmp_path):
+    shown = dynagat("list", cwd=tmp_path).stdout
+    assert "dictionary-lookup" in shown
+    assert "gatv2 (1)" in shown
+    assert "present" in shown
+
+
+def test_run_prints_a_record_per_line_and_does_not_repeat_it(tmp_path):
+    words = ["run", "dictionary-lookup", *TINY, "--mechanism", "gatv2,gat", "--heads", "1,2"]
+    words += ["--seeds", "0", "--json"]
+    first = dynagat(*words, cwd=tmp_path)
+    records = [json.loads(line) for line in first.stdout.splitlines()]
+    assert [(r["mechanism"], r["heads"]) for r in records] == [
+        ("gatv2", 1), ("gatv2", 2), ("gat", 1), ("gat", 2)]  # fmt: skip
+    assert all(set(record) == KEYS for record in records)
+    assert records[0]["settings"]["data"]["k"] == 4
+    again = dynagat(*words, cwd=tmp_path)
+    assert again.stdout == first.stdout
+    assert "4 of 4 runs are in dynagat.sqlite already" in again.stderr
+
+
+def test_as_published_takes_every_departure_back(tmp_path):
+    words = ["run", "dictionary-lookup", "--as-published", "--set", "max_rounds=1", "--json"]
+    done = dynagat(*words, "--set", "k=4", "--mechanism", "gat", "--heads", 8, cwd=tmp_path)
+    record = json.loads(done.stdout.splitlines()[0])
+    assert record["settings"]["network"]["dropout"] == 0.5
+    assert record["settings"]["network"]["loops"] == ["gat"]
+    assert record["settings"]["data"]["split_seed"] == 11
+
+
+def test_smoke_runs_every_mechanism_and_shows_a_table(tmp_path):
+    done = dynagat("run", "dictionary-lookup", "--smoke", cwd=tmp_path)
+    for name in ("GATv2", "GAT", "DPGAT", "GCN", "GIN"):
+        assert name in done.stdout
+    assert "6/6" in done.stderr
+
+
+def test_report_writes_tables_figures_and_a_page(tmp_path):
+    dynagat("run", "dictionary-lookup", *TINY, "--mechanism", "gatv2", "--json", cwd=tmp_path)
+    done = dynagat("report", "--out", "there", cwd=tmp_path)
+    assert "GATv2" in done.stdout
+    page = (tmp_path / "there/index.html").read_text()
+    assert page.rstrip().endswith("</html>")
+
+
+def test_records_move_as_json_lines(tmp_path):
+    dynagat("run", "dictionary-lookup", *TINY, "--mechanism", "gin", "--json", cwd=tmp_path)
+    lines = dynagat("records", "export", cwd=tmp_path).stdout
+    assert len(lines.splitlines()) == 3
+    dynagat("records", "export", "--out", "a/b.jsonl", cwd=tmp_path)
+    assert (tmp_path / "a/b.jsonl").read_text() == lines
+    moved = dynagat("records", "import", "a/b.jsonl", "--store", "new.sqlite", cwd=tmp_path)
+    assert "a/b.jsonl: 3 new" in moved.stdout
+    assert dynagat("records", "export", "--store", "new.sqlite", cwd=tmp_path).stdout == lines
+    (tmp_path / "bad.jsonl").write_text(lines + '{"key": 1}\n')
+    refused = dynagat("records", "import", "bad.jsonl", cwd=tmp_path, code=2)
+    assert "bad.jsonl, line 4: a record must have the fields" in refused.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["bert"], "there is no benchmark 'bert'; there are dictionary-lookup"),
+        (["dictionary-lookup", "--mechanism", "bert"], "it has gatv2, gat, dpgat, gcn, gin"),
+        (["dictionary-lookup", "--set", "kk=3"], "there is no setting 'kk'; there are data.k,"),
+        (["dictionary-lookup", "--set", "k=ten"], "data.k must be a whole number, but is 'ten'"),
+        (["dictionary-lookup", "--set", "k"], "must be written name=value, but is 'k'"),
+        (["dictionary-lookup", "--set", "k=0"], "k must be at least 1, but is 0"),
+        (["dictionary-lookup", "--set", "split=odd"], "must be one of pairs, random"),
+        (["dictionary-lookup", "--heads", "3"], "heads must divide dim=128, but is 3"),
+        (["dictionary-lookup", "--seeds", "a-b"], "seeds must be numbers and ranges"),
+        (["dictionary-lookup", "--smoke", "--workers", "0"], "workers must be at least 1"),
+        (["dictionary-lookup", "--smoke", "--store", "text"], "text is not a database of dynagat"),
+        (["dictionary-lookup", "--smoke", "--store", "text/x"], "text/x can't be opened"),
+        (["dictionary-lookup", "--smoke", "--store", "old"], "old is of version 99, but"),
+        (["dictionary-lookup", "--smoke", "--store", "other"], "a database of another program"),
+        (["dictionary-lookup", "--smoke", "--store", "."], "is a folder, not a file"),
+    ],
+)
+def test_bad_input_is_one_sentence_and_exit_code_2(tmp_path, words, sentence):
+    (tmp_path / "text").write_text("not a database, but long enough to be looked at\n" * 40)
+    for name, number in (("old", 0x64796E61), ("other", 7)):
+        with sqlite3.connect(tmp_path / name) as database:
+            database.execute("CREATE TABLE t (x)")
+            database.execute(f"PRAGMA application_id = {number}")
+            database.execute("PRAGMA user_version = 99")
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    done = dynagat("run", *words, cwd=tmp_path, code=2)
+    assert sentence in " ".join(done.stderr.split())
+    assert done.stdout == ""
+    assert "Traceback" not in done.stderr
+    assert {name: (tmp_path / name).read_bytes() for name in before} == before
+
+
+def test_a_report_needs_a_store(tmp_path):
+    done = dynagat("report", cwd=tmp_path, code=2)
+    assert "store dynagat.sqlite does not exist; `dynagat run` makes it" in done.stderr
+    assert not list(tmp_path.iterdir())
+
+
+def start(words, cwd):
+    pipe = subprocess.PIPE
+    return subprocess.Popen([*COMMAND, *words], cwd=cwd, stderr=pipe, stdout=pipe, text=True)
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_ctrl_c_stops_cleanly_and_says_how_to_go_on(tmp_path, workers):
+    words = ["run", "dictionary-lookup", "--set", "k=4", "--set", "dim=16", "--mechanism", "gat"]
+    words += ["--seeds", "0-300", "--set", "max_rounds=5", "--workers", str(workers)]
+    child = start(words, tmp_path)
+    for line in child.stderr:
+        if line.startswith("3/"):
+            break
+    child.send_signal(signal.SIGINT)
+    _, err = child.communicate(timeout=30)
+    assert child.returncode == 130, err
+    assert "The same command goes on:" in err
+    assert "dynagat run dictionary-lookup --set k=4" in err
+    assert "Traceback" not in err
+    with sqlite3.connect(tmp_path / "dynagat.sqlite") as database:
+        assert database.execute("SELECT count(*) FROM record").fetchone()[0] >= 3
+
+
+def test_a_killed_sweep_loses_no_finished_run_and_goes_on(tmp_path):
+    words = ["run", "dictionary-lookup", *TINY, "--mechanism", "dpgat", "--seeds", "0-11"]
+    words += ["--json"]
+    finished = 0
+    for wait in (0.3, 0.8):
+        child = subprocess.Popen(
+            [*COMMAND, *words],
+            cwd=tmp_path,
+            stderr=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        assert child.stderr is not None
+        for line in child.stderr:
+            finished += "/" in line.split()[0]
+            if "/" in line.split()[0]:
+                break
+        time.sleep(wait)
+        child.kill()
+        finished += sum("/" in line.split()[0] for line in child.communicate()[1].splitlines())
+        with sqlite3.connect(tmp_path / "dynagat.sqlite") as database:
+            assert database.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+            assert database.execute("SELECT count(*) FROM record").fetchone()[0] >= finished
+    done = dynagat(*words, cwd=tmp_path)
+    seeds = [json.loads(line)["seed"] for line in done.stdout.splitlines()]
+    assert seeds == [*range(12)]
