@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from dynagat.cli import app
 
-COMMAND = [sys.executable, "-c", "from dynagat.cli import main; main()"]
+COMMAND = [sys.executable, "-m", "dynagat"]
 TINY = ["--set", "k=4", "--set", "max_rounds=2", "--set", "dim=16"]
 KEYS = {"benchmark", "mechanism", "heads", "seed", "settings", "metrics", "seconds",
         "peak_memory_bytes", "converged", "versions"}  # fmt: skip
@@ -189,3 +189,10 @@ def test_a_killed_sweep_loses_no_finished_run_and_goes_on(tmp_path):
     done = dynagat(*words, cwd=tmp_path)
     seeds = [json.loads(line)["seed"] for line in done.stdout.splitlines()]
     assert seeds == [*range(12)]
+
+
+def test_without_its_packages_the_command_line_says_what_to_install():
+    script = "import sys; sys.modules['typer'] = None; from dynagat.__main__ import main; main()"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert done.returncode == 1
+    assert "needs typer; pip install 'dynagat[suite]' brings it" in done.stderr

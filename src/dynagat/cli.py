@@ -230,7 +230,3 @@ def _write(path: Path, text: str) -> None:
         part.replace(path)
     finally:
         part.unlink(missing_ok=True)
-
-
-def main() -> None:
-    app()
