@@ -17,6 +17,7 @@ from rich.table import Table
 
 from dynagat.benchmarks import BENCHMARKS, find
 from dynagat.experiment import Benchmark, Job, Record, Store, as_published, execute, grid
+from dynagat.experiment.files import write_whole
 from dynagat.experiment.progress import Progress
 from dynagat.experiment.settings import parse_numbers
 from dynagat.experiment.store import StoreError, read_lines
@@ -209,7 +210,7 @@ def export_records(
         if out_file is None:
             sys.stdout.write(text)
         else:
-            _write(out_file, text)
+            write_whole(out_file, text)
 
 
 @records_app.command("import")
@@ -219,14 +220,3 @@ def import_records(files: list[Path], store: StoreFile = DEFAULT_STORE) -> None:
         for path in files:
             new = kept.import_lines(path.read_text().splitlines(), str(path))
             out.print(f"{path}: {new} new", markup=False, soft_wrap=True)
-
-
-def _write(path: Path, text: str) -> None:
-    """All of it or nothing."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        part.write_text(text)
-        part.replace(path)
-    finally:
-        part.unlink(missing_ok=True)

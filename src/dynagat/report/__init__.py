@@ -37,7 +37,6 @@ def write_report(
 ) -> Path:
     """folder/index.html; and a Markdown page per benchmark, with its figures as files beside it."""
     known, asked, folder = list(records), list(benchmarks), Path(folder)
-    folder.mkdir(parents=True, exist_ok=True)
     for benchmark in asked:
         write_markdown(known, benchmark, folder)
     return write_page(known, asked, folder / "index.html")

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import json
-import os
-import tempfile
 from collections import Counter
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Iterable
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from dynagat.benchmarks.dictionary_lookup import DICTIONARY_LOOKUP
 from dynagat.experiment import Benchmark, Record, departures
+from dynagat.experiment.files import write_whole
 from dynagat.report import wording
 from dynagat.report.attention import SEEDS_SHOWN, UNIT, shown_runs, start_of
 from dynagat.report.figures import INK, QUERY_COLOURS, figure_1, figure_3, gin_figure
@@ -53,29 +51,6 @@ def write_page(
     path = Path(path)
     write_whole(path, page(list(records), list(benchmarks)))
     return path
-
-
-def write_whole(path: Path, text: str) -> None:
-    """Written under another name and then renamed, so that no half of a file is ever seen."""
-    try:
-        with _renamed_to(path) as file:
-            file.write(text)
-    except OSError as error:  # it may name the other name, or none
-        raise OSError(error.errno, error.strerror, str(path)) from None
-
-
-@contextmanager
-def _renamed_to(path: Path) -> Iterator[IO[str]]:
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with open(handle, "w", encoding="utf-8") as file:
-            yield file
-        os.chmod(temporary, 0o644)  # mkstemp's files are the owner's alone
-        os.replace(temporary, path)
-    except BaseException:
-        with suppress(OSError):
-            os.unlink(temporary)
-        raise
 
 
 def page(records: list[Record], benchmarks: list[Benchmark]) -> str:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from dynagat.experiment import Benchmark, Record
+from dynagat.experiment.files import write_whole
 from dynagat.report.headline import headline
-from dynagat.report.page import FIGURES, write_whole
+from dynagat.report.page import FIGURES
 from dynagat.report.provenance import commands, told
 from dynagat.report.render import markdown
 from dynagat.report.tables import current, families, metrics_of, rows
