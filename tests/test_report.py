@@ -161,17 +161,26 @@ def test_settings_that_make_the_fidelity_are_shown_by_its_name():
     records = [
         record(),
         record(published=True),
-        record(sets=["k=10", "max_rounds=3"]),
-        record(sets=["k=10", "max_rounds=3"], published=True),
+        record(sets=["k=10", "lr=0.01"]),
+        record(sets=["k=10", "lr=0.01"], published=True),
         record(sets=["k=7", "split=random"]),
     ]
     assert {row.family for row in rows(records, BENCHMARK)} == {
         "corrected",
         "as-published",
-        "corrected, max_rounds=3",
-        "as-published, max_rounds=3",
+        "corrected, lr=0.01",
+        "as-published, lr=0.01",
         "corrected, split=random",
     }
+
+
+def test_a_shorter_run_stays_in_its_family_and_says_so():
+    records = [record(), record(sets=["k=10", "max_rounds=3"]), record(sets=["k=10", "patience=1"])]
+    found = rows(records, BENCHMARK)
+    assert {row.family for row in found} == {"corrected"}
+    assert {row.label for row in found} >= {"k=10, max_rounds=3", "k=10, patience=1"}
+    told = commands(BENCHMARK, found)
+    assert any(line.endswith("--set k=10 --set max_rounds=3") for line in told)
 
 
 def test_runs_of_other_settings_are_never_averaged():

@@ -20,7 +20,8 @@ def commands(benchmark: Benchmark, rows: list[Row]) -> list[str]:
     lots: dict[tuple[Any, ...], list[Row]] = {}
     for row in rows:
         seeds = tuple(run.seed for run in row.runs)
-        lots.setdefault((row.family, row.mechanism, row.heads, seeds), []).append(row)
+        budget = tuple(row.budget.items())
+        lots.setdefault((row.family, row.mechanism, row.heads, seeds, budget), []).append(row)
     return [_command(benchmark, lot) for lot in lots.values()]
 
 
@@ -33,7 +34,7 @@ def _command(benchmark: Benchmark, lot: list[Row]) -> str:
         values = list(dict.fromkeys(each.swept[name] for each in lot))
         words.append(f"--set {name}={wording.several(values)}")
     known = paths(benchmark.settings)
-    for path, value in row.changed.items():
+    for path, value in {**row.budget, **row.changed}.items():
         words.append(f"--set {_shortest(path, known)}={wording.setting_text(value)}")
     return " ".join(words)
 

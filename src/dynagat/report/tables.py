@@ -22,6 +22,7 @@ from dynagat.significance import Comparison, Sample, bootstrap_interval, compare
 
 OURS = "gatv2"
 UNTOLD = ("revision", "network.heads")  # not settings, or with a column of their own
+BUDGET = ("schedule.max_rounds", "schedule.patience")  # less of it is a shorter run of the same
 
 
 @dataclass(frozen=True)
@@ -30,6 +31,7 @@ class Row:
 
     family: str  # "corrected", "as-published", "corrected, split=random"
     swept: Mapping[str, Any]  # the settings by which the paper tells its numbers apart: {"k": 10}
+    budget: Mapping[str, Any]  # {"schedule.max_rounds": 12}, where it is not the fidelity's
     changed: Mapping[str, Any]  # the others that are not the fidelity's, by dotted name
     fidelity: str  # the nearer one where `changed` holds some of its fields
     mechanism: str
@@ -43,9 +45,8 @@ class Row:
 
     @property
     def label(self) -> str:
-        return (
-            ", ".join(f"{k}={wording.setting_text(v)}" for k, v in self.swept.items()) or "default"
-        )
+        told = [*self.swept.items(), *((_last(path), v) for path, v in self.budget.items())]
+        return ", ".join(f"{k}={wording.setting_text(v)}" for k, v in told) or "default"
 
     @property
     def title(self) -> str:
@@ -155,10 +156,12 @@ class _Reader:
         swept = {n: v for n in self.swept for path, v in told.items() if _last(path) == n}
         side = self.sides[fidelity]
         changed = {p: v for p, v in told.items() if v != side.get(p) and _last(p) not in swept}
+        budget = {path: changed.pop(path) for path in BUDGET if path in changed}
         words = [f"{_last(path)}={wording.setting_text(v)}" for path, v in changed.items()]
         return Row(
             family=", ".join([fidelity, *words]),
             swept=swept,
+            budget=budget,
             changed=changed,
             fidelity=fidelity,
             mechanism=runs[0].mechanism,
