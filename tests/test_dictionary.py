@@ -165,3 +165,10 @@ def test_making_graphs_leaves_the_global_generators_alone(split) -> None:
     assert np.array_equal(np.random.get_state()[1], legacy[1])
     assert np.random.get_state()[2:] == legacy[2:]
     assert random.getstate() == plain
+
+
+def test_the_smallest_dictionaries_share_what_there_is() -> None:
+    one, two = make_dictionary(1, seed=0), make_dictionary(2, seed=0)
+    assert one.train.tolist() == one.valid.tolist() == one.test.tolist() == [[0]]
+    assert two.valid is two.test
+    assert sorted(rows(two.train, two.test)) == [(0, 1), (1, 0)]

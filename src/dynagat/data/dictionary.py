@@ -47,7 +47,8 @@ def make_dictionary(
             training. "random": a training graph is any.
         train_share: the share of training graphs, in expectation.
         valid_share: the share of the other graphs that are for validation; the rest are for test.
-            At 0 the test graphs are the validation graphs too, as in the released code.
+            At 0 the test graphs are the validation graphs too, as in the released code, and also
+            where there is but one other graph (k = 2). At k = 1 the only graph is in all parts.
     """
     graphs = _permutations(k, num_graphs, np.random.RandomState(seed))
     if split == "pairs":
@@ -56,8 +57,10 @@ def make_dictionary(
     else:
         allowed = np.ones((k, k), dtype=bool)
         is_train = _pick_share(graphs, train_share, seed)
+    if k == 1:
+        return Dictionary(k, graphs, graphs, graphs, np.argwhere(~allowed))
     others = graphs[~is_train]
-    if valid_share == 0:
+    if valid_share == 0 or len(others) < 2:
         valid = test = others
     else:
         is_valid = _pick_share(others, valid_share, seed)

@@ -16,9 +16,12 @@ from dynagat.experiment.record import Record
 from dynagat.experiment.settings import as_dict, flat
 from dynagat.training import Round
 
+SILENCE = 20  # seconds after which a plain stream hears of runs that go on
+
 
 class Progress:
-    """A line per run that goes on, and one for all; on a plain stream, a line per finished run."""
+    """A line per run that goes on, and one for all; on a plain stream, one per finished run and,
+    after some silence, one of a run that goes on."""
 
     def __init__(self, console: Console, jobs: list[Job], workers: int) -> None:
         self.console, self.jobs, self.workers = console, jobs, workers
@@ -27,6 +30,7 @@ class Progress:
         self.begun: dict[str, float] = {}
         self.latest: dict[str, tuple[Job, Round]] = {}
         self.finished: list[Record] = []
+        self.spoke = self.started
         self.live = Live(console=console, refresh_per_second=4, transient=True)
 
     def __enter__(self) -> Progress:
@@ -46,6 +50,8 @@ class Progress:
     def watch(self, job: Job, seen: Round) -> None:
         self.begun.setdefault(job.key, time.perf_counter())
         self.latest[job.key] = (job, seen)
+        if not self.console.is_terminal and time.perf_counter() - self.spoke > SILENCE:
+            self._say(f"{self._line(job, seen).strip()}; {self._all()}")
         self._draw()
 
     def finish(self, record: Record) -> None:
@@ -55,8 +61,12 @@ class Progress:
         name = self._name(record.mechanism, record.heads, record.seed, record.settings)
         metrics = " ".join(f"{key}={value:.4f}" for key, value in record.metrics.items())
         line = f"{done} {name} {record.ended} in {record.seconds:.1f} s: {metrics}"
-        self.console.print(line, markup=False, highlight=False, soft_wrap=True)
+        self._say(line)
         self._draw()
+
+    def _say(self, line: str) -> None:
+        self.console.print(line, markup=False, highlight=False, soft_wrap=True)
+        self.spoke = time.perf_counter()
 
     def _draw(self) -> None:
         lines = [self._line(job, seen) for job, seen in list(self.latest.values())]
@@ -83,10 +93,8 @@ class Progress:
     def _all(self) -> str:
         done, total = len(self.finished), len(self.jobs)
         spent = time.perf_counter() - self.started
-        left = (
-            f"about {_clock(spent / done * (total - done))} left" if done else "time left unknown"
-        )
-        return f"{done} of {total} runs, {_clock(spent)} so far, {left}"
+        left = f", about {_clock(spent / done * (total - done))} left" if done else ""
+        return f"{done} of {total} runs, {_clock(spent)} so far{left}"
 
 
 def _varied(jobs: list[Job]) -> list[str]:
