@@ -24,7 +24,8 @@ def write_markdown(records: list[Record], benchmark: Benchmark, folder: Path) ->
         svg = draw(records)
         if svg is not None:
             name = f"{draw.__name__.replace('_', '-')}.svg"
-            write_whole(folder / name, svg)
+            # Dark ink needs paper, whatever page shows the file.
+            write_whole(folder / name, svg.replace("<svg ", '<svg style="background: white" ', 1))
             parts.append(f"![{words}]({name})\n\n{words}")
     for each in by_metric:
         parts += [markdown(family).rstrip() for _, family in families(each)]
