@@ -77,8 +77,10 @@ class LookupNetwork:
     loops: tuple[str, ...] = departure((), published=("gat",), number="D2")
     bias: tuple[str, ...] = departure((), published=("gat",), number="D2")
     share_weights: bool = True  # D10: W = [W' || W'] in all experiments; Q = K for dpgat (D3)
-    # Of the attention vector: |a|, so that like attracts like from the start, or a as drawn.
-    start: Literal["positive", "glorot"] = departure("positive", published="glorot", number="F1")
+    # Of the attention vector: |a|, by which like attracts like; a as drawn; or -|a|, which repels.
+    start: Literal["positive", "glorot", "negative"] = departure(
+        "positive", published="glorot", number="F1"
+    )
     feature_dropout: float = 0.0  # before the layer, once per distinct node
 
     def __post_init__(self) -> None:
@@ -118,9 +120,10 @@ class LookupNetwork:
             bias=mechanism in self.bias,
             **shared,
         )
-        if self.start == "positive":
+        if self.start != "glorot":
+            sign = 1 if self.start == "positive" else -1
             for vector in layer.attention_vectors():
-                vector.data.abs_()
+                vector.data.abs_().mul_(sign)
         return layer
 
 
