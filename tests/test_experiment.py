@@ -201,7 +201,7 @@ def test_as_published_the_test_accuracy_is_the_one_it_was_selected_by() -> None:
         ("feature_dropout=-1", r"feature_dropout must lie in \[0, 1\), but is -1.0"),
         ("loops=foo", "loops must name some of gat, gatv2, dpgat, but names 'foo'"),
         ("bias=gat,foo", "bias must name some of gat, gatv2, dpgat, but names 'foo'"),
-        ("start=zero", "network.start must be one of positive, glorot, but is 'zero'"),
+        ("start=zero", "network.start must be one of positive, glorot, negative, but is 'zero'"),
         ("lr=0", "lr must be above 0, but is 0.0"),
         ("label_smoothing=2", r"label_smoothing must lie in \[0, 1\), but is 2.0"),
     ],

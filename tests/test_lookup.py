@@ -1,5 +1,7 @@
 """The network of DictionaryLookup is the plain model on explicit graphs, with one row per node."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 from torch import Tensor, nn
@@ -170,17 +172,17 @@ def test_the_released_settings_have_as_many_parameters_as_the_protocol_says(k) -
 
 
 @pytest.mark.parametrize("mechanism", ["gat", "gatv2"])
-def test_a_positive_start_is_the_glorot_draw_without_its_signs(mechanism) -> None:
-    ours = DICTIONARY_LOOKUP.settings.network
-    theirs = as_published(DICTIONARY_LOOKUP.settings).network
-    data = make_dictionary(4, seed=0)
-    drawn = []
-    for settings in (ours, theirs):
+def test_a_start_of_one_sign_is_the_glorot_draw_without_its_signs(mechanism) -> None:
+    network = DICTIONARY_LOOKUP.settings.network
+    data, drawn = make_dictionary(4, seed=0), []
+    for start in ("positive", "negative", "glorot"):
         torch.manual_seed(5)
-        drawn.append(settings.build(data, mechanism).layer.attention_vectors())
-    for positive, glorot in zip(*drawn, strict=True):
+        layer = replace(network, start=start).build(data, mechanism).layer
+        drawn.append(layer.attention_vectors())
+    for positive, negative, glorot in zip(*drawn, strict=True):
         assert (glorot < 0).any()
         assert torch.equal(positive, glorot.abs())
+        assert torch.equal(negative, -glorot.abs())
 
 
 # Attention
