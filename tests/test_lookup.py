@@ -144,7 +144,7 @@ def test_gin_is_pygs_on_the_explicit_graph(training) -> None:
     network, values = network_of(LookupGIN(DIM)).train(), some_graphs()
     network(values)  # moves the running means and variances from 0 and 1
     network.train(training)
-    peer = pyg.GINConv(network.layer.mlp, eps=0.0)
+    peer = pyg.GINConv(torch.nn.Sequential(network.layer.first, network.layer.rest), eps=0.0)
     expected = explicit_logits(network, peer, values)
     assert_same_logits_and_gradients(network, network(values), expected)
 

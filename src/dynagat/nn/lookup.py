@@ -119,17 +119,19 @@ class LookupGIN(nn.Module):
 
     def __init__(self, dim: int) -> None:
         super().__init__()
-        block = (nn.Linear(dim, dim), nn.BatchNorm1d(dim), nn.ReLU())
+        self.first = nn.Linear(dim, dim)
         again = (nn.Linear(dim, dim), nn.BatchNorm1d(dim), nn.ReLU())
-        self.mlp = nn.Sequential(*block, *again)
+        self.rest = nn.Sequential(nn.BatchNorm1d(dim), nn.ReLU(), *again)
 
     def forward(self, x: Tensor, lookups: Lookups) -> Tensor:  # -> [B·k, dim]
-        total = F.embedding_bag(lookups.key_rows, x, mode="sum")  # [B, dim]
-        queries = (x[lookups.query_rows] + total[:, None]).flatten(0, 1)
+        first = self.first
+        projected = F.linear(x, first.weight)  # the distinct rows only, for sums go through it
+        total = F.embedding_bag(lookups.key_rows, projected, mode="sum")  # [B, dim]
+        queries = (projected[lookups.query_rows] + total[:, None] + first.bias).flatten(0, 1)
         if not self.training:
-            return self.mlp(queries)
-        keys = F.embedding(lookups.key_rows, x).flatten(0, 1)
-        return self.mlp(torch.cat([queries, keys]))[: len(queries)]
+            return self.rest(queries)
+        keys = F.embedding(lookups.key_rows, projected + first.bias).flatten(0, 1)
+        return self.rest(torch.cat([queries, keys]))[: len(queries)]
 
 
 @final
