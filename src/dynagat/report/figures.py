@@ -131,7 +131,9 @@ def _accuracy_figure(
 
 def _at(found: list[Row], ks: range, curves: list[Curve]) -> list[Row]:
     fitting = [row for row in found if row.swept.get("k") in ks]
-    return shown_family([row for row in fitting if (row.mechanism, row.heads) in curves])
+    shown = shown_family([row for row in fitting if (row.mechanism, row.heads) in curves])
+    whole = {(row.mechanism, row.heads, row.swept["k"]) for row in shown if not row.budget}
+    return [r for r in shown if not r.budget or (r.mechanism, r.heads, r.swept["k"]) not in whole]
 
 
 def _ours(ax: Axes, group: list[Row], line: str, marker: str) -> None:
