@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shlex
 import sys
 from collections.abc import Iterator
@@ -34,7 +33,7 @@ SHOWN = ("benchmark", "mechanism", "heads", "seed", "settings", "metrics", "seco
          "peak_memory_bytes", "converged", "versions")  # fmt: skip
 
 StoreFile = Annotated[Path, typer.Option("--store", help="The SQLite file of records.")]
-DEFAULT_STORE = Path(os.environ.get("DYNAGAT_STORE", "dynagat.sqlite"))
+DEFAULT_STORE = Path("dynagat.sqlite")
 
 
 @contextmanager
@@ -139,7 +138,7 @@ def _execute(jobs: list[Job], store: Store, workers: int) -> None:
         err.print(f"{len(jobs) - len(todo)} of {len(jobs)} runs are in {store.path} already")
     if not todo:
         return
-    with Progress(err, todo, workers) as progress:
+    with Progress(err, todo) as progress:
         try:
             for record in execute(todo, workers, progress.watch):
                 store.add(record)
@@ -166,10 +165,10 @@ def _show(records: list[Record], benchmark: Benchmark, as_json: bool) -> None:
 def report(
     benchmarks: Annotated[list[str] | None, typer.Argument(help="Default: all.")] = None,
     out_folder: Annotated[Path, typer.Option("--out", help="The page's folder.")] = Path("report"),
-    store: StoreFile = DEFAULT_STORE,
-    records: Annotated[
-        list[Path] | None, typer.Option(help="JSON lines to report too, or instead of the store.")
+    store: Annotated[
+        Path | None, typer.Option(help="Default: dynagat.sqlite, or none beside --records.")
     ] = None,
+    records: Annotated[list[Path] | None, typer.Option(help="JSON lines of records.")] = None,
 ) -> None:
     """Tables of the records, and a page with the figures that needs no network."""
     from dynagat import report as reports
@@ -182,14 +181,14 @@ def report(
     out.print(f"page: {page}", markup=False, soft_wrap=True)
 
 
-def _gather(store: Path, files: list[Path], names: list[str]) -> list[Record]:
-    """Those of the files and of the store; the store may be missing if there are files."""
+def _gather(store: Path | None, files: list[Path], names: list[str]) -> list[Record]:
+    """Those of the files and of the store; of the default store only if there are no files."""
     found: dict[str, Record] = {}
     for path in files:
         for record in read_lines(path.read_text().splitlines(), str(path)):
             found.setdefault(record.key, record)
-    if store.exists() or not files:
-        with Store(store, must_exist=True) as kept:
+    if store is not None or not files:
+        with Store(store or DEFAULT_STORE, must_exist=True) as kept:
             for record in kept.records(names):
                 found.setdefault(record.key, record)
     return [record for record in found.values() if record.benchmark in names]

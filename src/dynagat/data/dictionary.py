@@ -50,6 +50,8 @@ def make_dictionary(
             At 0 the test graphs are the validation graphs too, as in the released code, and also
             where there is but one other graph (k = 2). At k = 1 the only graph is in all parts.
     """
+    if split not in SPLITS:
+        raise ValueError(f"split must be one of {', '.join(SPLITS)}, but is {split!r}")
     graphs = _permutations(k, num_graphs, np.random.RandomState(seed))
     if split == "pairs":
         allowed = _allowed_pairs(k, train_share, random.Random(seed))  # [k, k]

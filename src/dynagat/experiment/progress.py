@@ -23,8 +23,8 @@ class Progress:
     """A line per run that goes on, and one for all; on a plain stream, one per finished run and,
     after some silence, one of a run that goes on."""
 
-    def __init__(self, console: Console, jobs: list[Job], workers: int) -> None:
-        self.console, self.jobs, self.workers = console, jobs, workers
+    def __init__(self, console: Console, jobs: list[Job]) -> None:
+        self.console, self.jobs = console, jobs
         self.started = time.perf_counter()
         self.varied = _varied(jobs)
         self.begun: dict[str, float] = {}

@@ -8,10 +8,10 @@ from pathlib import Path
 from rich.console import Console
 
 from dynagat.experiment import Benchmark, Record
+from dynagat.report.docs import write_markdown
 from dynagat.report.figures import figure_1, figure_3, gin_figure
 from dynagat.report.headline import headline
 from dynagat.report.page import write_page
-from dynagat.report.pages import write_markdown
 from dynagat.report.render import LEGEND, markdown, rich_table
 from dynagat.report.tables import Row, families, rows
 
