@@ -134,6 +134,18 @@ def test_bad_input_is_one_sentence_and_exit_code_2(tmp_path, words, sentence):
     assert {name: (tmp_path / name).read_bytes() for name in before} == before
 
 
+def test_files_of_records_are_reported_without_the_default_store(tmp_path):
+    words = ["run", "dictionary-lookup", *TINY, "--seeds", "0", "--json", "--mechanism"]
+    dynagat(*words, "gin", cwd=tmp_path)
+    dynagat("records", "export", "--out", "gin.jsonl", cwd=tmp_path)
+    dynagat(*words, "gcn", cwd=tmp_path)
+    alone = dynagat("report", "--records", "gin.jsonl", cwd=tmp_path).stdout
+    assert "GIN" in alone
+    assert "GCN" not in alone
+    both = dynagat("report", "--records", "gin.jsonl", "--store", "dynagat.sqlite", cwd=tmp_path)
+    assert "GCN" in both.stdout
+
+
 def test_a_report_needs_a_store(tmp_path):
     done = dynagat("report", cwd=tmp_path, code=2)
     assert "store dynagat.sqlite does not exist; `dynagat run` makes it" in done.stderr

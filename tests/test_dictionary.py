@@ -172,3 +172,8 @@ def test_the_smallest_dictionaries_share_what_there_is() -> None:
     assert one.train.tolist() == one.valid.tolist() == one.test.tolist() == [[0]]
     assert two.valid is two.test
     assert sorted(rows(two.train, two.test)) == [(0, 1), (1, 0)]
+
+
+def test_an_unknown_split_is_refused() -> None:
+    with pytest.raises(ValueError, match="^split must be one of pairs, random, but is 'half'$"):
+        make_dictionary(4, seed=0, split="half")

@@ -1,7 +1,7 @@
 """execute: runs in this process or in worker processes; whoever asks gets records as they finish.
 
-A runner is a function of jobs and a watch that yields their records, in any order. One for a cluster
-has the same form.
+A runner is a function of jobs and a watch that yields their records, in any order. One for a
+cluster has the same form.
 """
 
 from __future__ import annotations
