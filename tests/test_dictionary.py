@@ -175,5 +175,5 @@ def test_the_smallest_dictionaries_share_what_there_is() -> None:
 
 
 def test_an_unknown_split_is_refused() -> None:
-    with pytest.raises(ValueError, match="^split must be one of pairs, random, but is 'half'$"):
+    with pytest.raises(ValueError, match=r"^split must be one of pairs, random, but is 'half'$"):
         make_dictionary(4, seed=0, split="half")

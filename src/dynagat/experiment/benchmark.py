@@ -32,7 +32,8 @@ class Data(Protocol):
 class Network(Protocol):
     """A frozen record of the network's settings, `heads` among them."""
 
-    heads: int
+    @property
+    def heads(self) -> int: ...
 
     def build(self, data: Any, mechanism: str) -> nn.Module: ...
 
@@ -44,7 +45,7 @@ class TaskSettings(Protocol):
 
     def metrics(self, task: Any, network: nn.Module, outcome: Outcome) -> dict[str, float]: ...
 
-    def exhibits(self, task: Any, network: nn.Module) -> dict[str, Any]:
+    def exhibits(self, task: Any, network: Any) -> dict[str, Any]:
         """What pictures are drawn from, as plain lists."""
         ...
 
@@ -74,9 +75,9 @@ class Benchmark:
     name: str
     title: str
     source: str
-    data: Any
-    network: Any
-    task: Any
+    data: Data
+    network: Network
+    task: TaskSettings
     schedule: Schedule
     mechanisms: Mapping[str, tuple[int, ...]]  # with the numbers of heads to compare
     seeds: range
@@ -93,7 +94,7 @@ class Benchmark:
         return replace(self, **{name: getattr(new, name) for name in PARTS})
 
     def with_heads(self, heads: int) -> Benchmark:
-        return replace(self, network=replace(self.network, heads=heads))
+        return self.with_settings(settings.with_values(self.settings, {"network.heads": heads}))
 
     def key(self, mechanism: str, seed: int) -> str:
         return key_of(self.name, mechanism, seed, self._told())
@@ -106,9 +107,9 @@ class Benchmark:
 class Settings:
     """The parts of a benchmark that can be set."""
 
-    data: Any
-    network: Any
-    task: Any
+    data: Data
+    network: Network
+    task: TaskSettings
     schedule: Schedule
 
 
