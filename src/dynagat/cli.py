@@ -7,6 +7,7 @@ import shlex
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
@@ -192,6 +193,23 @@ def _gather(store: Path | None, files: list[Path], names: list[str]) -> list[Rec
             for record in kept.records(names):
                 found.setdefault(record.key, record)
     return [record for record in found.values() if record.benchmark in names]
+
+
+@app.command()
+def theory(
+    as_json: Annotated[bool, typer.Option("--json", help="One certificate per line.")] = False,
+) -> None:
+    """The paper's theorems, each shown by a witness that running the layers checks."""
+    from dynagat.analysis import complexity
+    from dynagat.analysis import theory as proofs
+
+    is_whole = True
+    for certify in (proofs.certificates, complexity.certificates):
+        for certificate in certify():
+            print(json.dumps(asdict(certificate)) if as_json else f"{certificate}\n", flush=True)
+            is_whole &= certificate.shown
+    if not is_whole:
+        raise typer.Exit(1)
 
 
 @records_app.command("export")
