@@ -9,6 +9,7 @@
 
 #include "csr.h"
 #include "kernels.h"
+#include "ranking.h"
 
 namespace nb = nanobind;
 using namespace dynagat;
@@ -117,6 +118,20 @@ nb::ndarray<nb::pytorch> allocate(const std::vector<size_t>& shape, int kind) {
                                   types[kind]);
 }
 
+// arrays: rowptr, key [E], scores [heads, E] in, place [heads, keys] out
+void rank(const std::vector<Address>& arrays, int64_t queries, int64_t keys, int64_t edges,
+          int64_t heads, int threads) {
+  bool sound;
+  {
+    nb::gil_scoped_release release;
+    sound = rank_keys(reinterpret_cast<const int32_t*>(arrays.at(0)),
+                      reinterpret_cast<const int32_t*>(arrays.at(1)),
+                      reinterpret_cast<const double*>(arrays.at(2)), queries, keys, edges, heads,
+                      reinterpret_cast<int32_t*>(arrays.at(3)), threads);
+  }
+  if (!sound) throw nb::value_error("the rows hold a number that their sizes do not allow");
+}
+
 #define POINTER(name)                                                                    \
   def_prop_rw(#name, [](const Problem& p) { return reinterpret_cast<Address>(p.name); }, \
               [](Problem& p, Address at) { p.name = reinterpret_cast<decltype(p.name)>(at); })
@@ -158,6 +173,7 @@ NB_MODULE(_native, m) {
       .POINTER(out)
       .POINTER(top)
       .POINTER(weights)
+      .POINTER(scores)
       .POINTER(dout)
       .POINTER(dweights)
       .POINTER(dquery)
@@ -170,6 +186,8 @@ NB_MODULE(_native, m) {
   m.def("backward", [](const Problem& p) { run(p, true); });
   m.def("group", &group_edges, nb::arg("edges"), nb::arg("num_edges"), nb::arg("sizes"),
         nb::arg("loops"), nb::arg("arrays"), nb::arg("threads"));
+  m.def("rank", &rank, nb::arg("arrays"), nb::arg("queries"), nb::arg("keys"), nb::arg("edges"),
+        nb::arg("heads"), nb::arg("threads"));
   m.def("checksum", &checksum, nb::arg("data"), nb::arg("num_bytes"), nb::arg("threads"));
   m.def("allocate", &allocate, nb::arg("shape"), nb::arg("storage"));
   m.def("gather_floor", [](Address rowptr, Address column, int64_t num_rows, int64_t floats,

@@ -53,10 +53,13 @@ class Forward : Gather<A, M, Per> {
       const int64_t count = std::min(block, to - e);
       if (!gather(d, e, count, r)) break;
       this->template score<false>(d, e, count, i, r);
-      if (p.weights || dropout.active) {
+      if (p.weights || p.scores || dropout.active) {
         if (!edge_ids_fit(e, count)) break;
         if (p.weights)
           for (int64_t b = 0; b < count; ++b) copy(weights_of(e + b), d.score + b * H, H);
+        if (p.scores)
+          for (int64_t b = 0; b < count; ++b)
+            copy(static_cast<A*>(p.scores) + int64_t(p.edge_id[e + b]) * H, d.score + b * H, H);
       }
       soften(d, count);
       if (dropout.active) thin(d, e, count);

@@ -32,7 +32,8 @@ struct Problem {
   double slope = 0.2, dropout = 0.0;
   uint64_t seed = 0, first_count = 0;  // first_count: where this batch's counters of dropout start
 
-  void *out = nullptr, *top = nullptr, *weights = nullptr;  // forward: out; [N, H]; [E, H] or null
+  void *out = nullptr, *top = nullptr;         // forward: out; [N, H]
+  void *weights = nullptr, *scores = nullptr;  // [E, H] or null
 
   const void *dout = nullptr, *dweights = nullptr;  // backward; dweights may be null
   void *dquery = nullptr, *dkey = nullptr, *dvalue = nullptr, *da = nullptr;

@@ -7,6 +7,8 @@ the neighbour it attends to, j.
 
 from importlib.metadata import PackageNotFoundError, version
 
+from dynagat.analysis.attentive import how_attentive, measure
+from dynagat.analysis.capture import capture
 from dynagat.graph import Graph
 from dynagat.nn import DPGATConv, GATConv, GATv2Conv
 from dynagat.nn.accelerate import accelerate
@@ -17,4 +19,5 @@ try:
 except PackageNotFoundError:  # run from the source tree
     __version__ = "0+unknown"
 
-__all__ = ["DPGATConv", "GATConv", "GATv2Conv", "Graph", "accelerate", "convert"]
+__all__ = ["DPGATConv", "GATConv", "GATv2Conv", "Graph", "accelerate", "capture", "convert"]
+__all__ += ["how_attentive", "measure"]

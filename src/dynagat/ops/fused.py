@@ -15,6 +15,7 @@ from torch import Tensor
 
 from dynagat.graph import Graph
 from dynagat.native import kernels
+from dynagat.ops import observe
 
 MECHANISMS = {"gat": 0, "gatv2": 1, "dpgat": 2}
 STORAGE = {torch.float32: 0, torch.float64: 1, torch.bfloat16: 2, torch.float16: 3}
@@ -127,17 +128,30 @@ def _forward(
     """out [*, N, H, C], top [*, N, H], weights [*, num_edges, H] (empty if not asked for)"""
     inputs = _contiguous(query, key, value, a, edge, edge_weight)
     _check(mechanism, inputs, graph, num_edges, relations)
+    observed = observe.are_there()
+    wants_weights = return_weights or observed
     out, top, weights = _empty_results(
-        query, key, value, graph, num_edges, relations, return_weights
+        query, key, value, graph, num_edges, relations, wants_weights
     )
-    weights.zero_()
+    scores = _empty_like(weights) if observed else None
+    if len(graph[2]) < num_edges:  # there are numbers that no edge bears
+        weights.zero_()
+        if scores is not None:
+            scores.zero_()
     problem = _problem(mechanism, inputs, graph, num_edges, relations, slope, dropout, seed)
     batch = out.shape[:-3].numel()
     for b in range(batch):
         _point(problem, b, batch, query=inputs[0], key=inputs[1], value=inputs[2])
-        _point(problem, b, batch, out=out, top=top, weights=weights if return_weights else None)
+        _point(problem, b, batch, out=out, top=top, scores=scores)
+        _point(problem, b, batch, weights=weights if wants_weights else None)
         problem.first_count = b * num_edges * out.shape[-2]
         kernels.forward(problem)
+    if scores is not None:
+        rowptr, key_index, edge_id = graph[:3]
+        numbers = (weights.detach(), scores)
+        observe.tell(observe.Sight(rowptr, key_index, edge_id, relations, *numbers))
+    if wants_weights and not return_weights:
+        weights = weights.new_empty(*weights.shape[:-2], 0, weights.shape[-1])
     return out, top, weights
 
 
@@ -299,7 +313,7 @@ def _empty_results(query, key, value, graph, num_edges, relations, return_weight
     out = _empty_like(wide, (*batch, num_queries, heads, channels))
     top = wide.new_empty(*batch, num_queries, heads, dtype=compute)
     edges = num_edges if return_weights else 0
-    return out, top, wide.new_empty(*batch, edges, heads, dtype=compute)
+    return out, top, _empty_like(top, (*batch, edges, heads))
 
 
 def empty(shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:

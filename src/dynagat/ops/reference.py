@@ -18,6 +18,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from dynagat.graph import Graph
+from dynagat.ops import observe
 
 
 def gat(
@@ -135,10 +136,11 @@ def _attend(
     wide = score.to(torch.promote_types(score.dtype, torch.float32))
     weight = _segment_softmax(wide, query, graph.num_queries)  # [*, P, H]
     batch, heads = weight.shape[:-2], weight.shape[-1]
-    returned = None
-    if return_weights:
-        returned = weight.new_zeros(*batch, graph.num_edges, heads)
-        returned = returned.index_copy(-2, edge_id, weight)
+    returned = _by_edge_id(weight, graph) if return_weights else None
+    if observe.are_there():
+        numbers = [_by_edge_id(each.detach(), graph) for each in (weight, wide)]
+        rows = graph.rowptr, graph.key_index, graph.edge_id
+        observe.tell(observe.Sight(*rows, graph.num_relations, *numbers))
     if dropout > 0:
         if seed is None:
             raise ValueError(f"seed is missing, but dropout is {dropout}")
@@ -148,6 +150,12 @@ def _attend(
     message = weight[..., None] * values  # [*, P, H, C]
     out = message.new_zeros(*message.shape[:-3], graph.num_queries, *message.shape[-2:])
     return out.index_add(-3, query, message).to(values.dtype), returned
+
+
+def _by_edge_id(values: Tensor, graph: Graph) -> Tensor:
+    """[*, P, H] in the graph's order -> [*, num_edges, H] in the caller's, zeros in its gaps."""
+    places = values.new_zeros(*values.shape[:-2], graph.num_edges, values.shape[-1])
+    return places.index_copy(-2, graph.edge_id.long(), values)
 
 
 def _segment_softmax(score: Tensor, index: Tensor, size: int) -> Tensor:

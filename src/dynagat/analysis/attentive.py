@@ -1,0 +1,358 @@
+"""how_attentive: is the attention of each head of a model static or dynamic, and how much so?"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from dynagat.analysis import pyg
+from dynagat.analysis.agreement import Pairs, agreement, find_pairs
+from dynagat.analysis.capture import Attention, capture
+from dynagat.analysis.focus import Mass, alike, mass_on, sharpness
+from dynagat.analysis.interaction import interaction
+from dynagat.analysis.order import Comparisons, explained, find_comparisons
+from dynagat.analysis.resample import NOTHING, Estimate, Resampling
+from dynagat.analysis.rows import Rows, rows_of
+from dynagat.analysis.selection import Selection, selectable, selection
+from dynagat.analysis.table import LayerAttention
+from dynagat.analysis.verdict import UNDECIDED, verdict
+
+
+@dataclass(frozen=True)
+class Head:
+    """What was measured of one head; see docs/microscope.md for each number."""
+
+    layer: str
+    kind: str  # the layer's class
+    head: int
+    verdict: str
+    agreement: Estimate  # mean Kendall's τ of two queries over the keys they share
+    same_choice: Estimate  # share of such pairs that rank the same key first
+    explained: Estimate  # share of comparisons that one ranking of all keys explains
+    by_chance: float  # the same of a head with random scores, on this graph
+    selection: Selection
+    interaction: Estimate  # share of the scores' variance that is neither query's nor key's
+    entropy: Estimate  # beside that of uniform weights
+    effective: Estimate  # neighbours
+    degree: float  # mean
+    self_loops: Mass | None  # None where there are none
+    same_label: Mass | None  # of edges that are not loops; None without labels
+    noise: Mass | None  # None without marks
+    alike: Estimate  # mean τ with the layer's other heads; nothing if it has none
+
+
+@dataclass(frozen=True, eq=False)
+class Layer:
+    """A layer's heads, and what they share."""
+
+    name: str
+    kind: str
+    heads: tuple[Head, ...]
+    num_queries: int
+    num_keys: int
+    num_edges: int
+    is_exact: bool  # or from a sample of queries, pairs and comparisons
+    ranking: Tensor  # [K, H]: keys, the best first, by the one ranking of each head
+    alike: Mapping[tuple[int, int], Estimate]  # τ between two heads' rankings
+
+
+@dataclass(frozen=True, eq=False)
+class Attentiveness:
+    """The answer of `how_attentive`: `print` it, or look into `heads`, `layers`, `attention`."""
+
+    layers: tuple[Layer, ...]
+    attention: Attention  # what was captured
+
+    @property
+    def heads(self) -> tuple[Head, ...]:
+        return tuple(head for layer in self.layers for head in layer.heads)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain numbers and words, for JSON."""
+        return {
+            "layers": [
+                {
+                    "name": layer.name,
+                    "kind": layer.kind,
+                    "queries": layer.num_queries,
+                    "keys": layer.num_keys,
+                    "edges": layer.num_edges,
+                    "exact": layer.is_exact,
+                    "heads": [asdict(head) for head in layer.heads],
+                }
+                for layer in self.layers
+            ]
+        }
+
+    def __str__(self) -> str:
+        from dynagat.analysis.wording import table
+
+        return table(self)
+
+
+def how_attentive(
+    model: nn.Module,
+    data: Any,
+    *,
+    labels: Tensor | None = None,
+    noise: Tensor | None = None,
+    call: Callable[[nn.Module, Any], Any] | None = None,
+    seed: int = 0,
+) -> Attentiveness:
+    """Run the model once, in evaluation mode, and measure every head.
+
+    Args:
+        model: any module with attention layers of dynagat or PyG inside.
+        data: what it is run on: a PyG `Data`, `Batch` or `HeteroData`, whose attributes are passed
+            by the names of the model's parameters; a tuple or a tensor, passed by position; a dict,
+            passed by name; or a loader of such, each of which is run.
+        labels: a class for each node, to tell same-label edges; `data.y`, if it is one.
+        noise: for each edge, whether it is marked as noise.
+        call: how to run the model, `call(model, data)`, where none of the above fits.
+        seed: of the samples and resamples.
+    """
+    with capture(model) as attention, _evaluating(model), torch.no_grad():
+        for part in _parts(data):
+            _settle_ids(attention, part)
+            call(model, part) if call is not None else _run(model, part)
+    labels = _labels(data) if labels is None else labels
+    return measure(attention, labels=labels, noise=noise, seed=seed)
+
+
+def look(model: nn.Module, data: Any) -> dict[str, Any]:
+    """`how_attentive` as plain numbers and words, for a record; or why there are none."""
+    try:
+        return how_attentive(model, data).to_dict()
+    except ValueError as error:
+        return {"refused": str(error)}
+
+
+def measure(
+    attention: Attention,
+    *,
+    labels: Tensor | None = None,
+    noise: Tensor | None = None,
+    seed: int = 0,
+) -> Attentiveness:
+    """The same of attention that was captured already."""
+    attention.check()
+    names = dict.fromkeys(view.layer for view in attention.seen)
+    samples: list[_Sample] = []
+    layers = tuple(
+        _layer(
+            [view for view in attention.seen if view.layer == name], labels, noise, samples, seed
+        )
+        for name in names
+    )
+    if all(head.verdict == UNDECIDED for layer in layers for head in layer.heads):
+        degrees = {head.degree for layer in layers for head in layer.heads}
+        why = "every query has a single key" if degrees == {1.0} else (
+            "no two queries share two keys that they rank apart")  # fmt: skip
+        raise ValueError(f"there is nothing to compare in {', '.join(names)}: {why}")
+    return Attentiveness(layers, attention)
+
+
+@dataclass(frozen=True, eq=False)
+class _Sample:
+    """What is compared in a graph, and what the graph alone decides: the same for all layers."""
+
+    rows: Rows
+    pairs: Pairs
+    comparisons: Comparisons
+    draws: Resampling
+    by_chance: float
+    selectable: int
+
+
+def _sample(rows: Rows, known: list[_Sample], seed: int) -> _Sample:
+    for sample in known:
+        same = zip((sample.rows.rowptr, sample.rows.key), (rows.rowptr, rows.key), strict=True)
+        if all(torch.equal(*each) for each in same):
+            return sample
+    draws, comparisons = Resampling(rows.num_queries, seed), find_comparisons(rows, seed)
+    chance = _by_chance(rows, comparisons, draws, seed)
+    pairs = find_pairs(rows, seed)
+    known.append(_Sample(rows, pairs, comparisons, draws, chance, selectable(rows)))
+    return known[-1]
+
+
+def _layer(
+    views: list[LayerAttention],
+    labels: Tensor | None,
+    noise: Tensor | None,
+    samples: list[_Sample],
+    seed: int,
+) -> Layer:
+    _check(views)
+    rows = rows_of(views)
+    sample = _sample(rows, samples, seed)
+    pairs, comparisons, draws = sample.pairs, sample.comparisons, sample.draws
+    agreed, chosen = agreement(rows, pairs, draws)
+    inner, effects = interaction(rows, draws)
+    told, places = explained(rows, comparisons, effects, draws)
+    picked = selection(rows, sample.selectable, draws)
+    relative, effective, degree = sharpness(rows, draws)
+    between = alike(rows, comparisons, draws)
+    loops, same, marked = _masses(views, labels, noise, draws)
+    heads = tuple(
+        Head(
+            layer=views[0].layer,
+            kind=views[0].kind,
+            head=h,
+            verdict=verdict(agreed[h].value, chosen[h].value, effective[h].value, degree),
+            agreement=agreed[h],
+            same_choice=chosen[h],
+            explained=told[h],
+            by_chance=sample.by_chance,
+            selection=picked[h],
+            interaction=inner[h],
+            entropy=relative[h],
+            effective=effective[h],
+            degree=degree,
+            self_loops=loops[h],
+            same_label=same[h],
+            noise=marked[h],
+            alike=_mean([each for pair, each in between.items() if h in pair]),
+        )
+        for h in range(rows.num_heads)
+    )
+    return Layer(
+        name=views[0].layer,
+        kind=views[0].kind,
+        heads=heads,
+        num_queries=rows.num_queries,
+        num_keys=rows.num_keys,
+        num_edges=sum(len(view.query) for view in views),
+        is_exact=pairs.is_exact and comparisons.is_exact,
+        ranking=rows.key_id[places.argsort(0)],
+        alike=between,
+    )
+
+
+def _check(views: list[LayerAttention]) -> None:
+    if len({view.num_heads for view in views}) > 1:
+        raise ValueError(f"layer {views[0].layer!r} had another number of heads in another call")
+    for view in views:
+        bad = ~view.weight.isfinite() | (view.ranked.isnan())
+        if bad.any():
+            head = int(bad.any(0).nonzero()[0])
+            count = f"{int(bad[:, head].sum())} of {len(bad)}"
+            raise ValueError(f"layer {view.layer!r}, head {head}: {count} weights are not numbers")
+
+
+def _by_chance(rows: Rows, comparisons: Comparisons, draws: Resampling, seed: int) -> float:
+    """What one ranking explains of random scores: the fewer keys are shared, the more."""
+    generator = torch.Generator().manual_seed(seed)
+    score = torch.rand(len(rows.key), 1, generator=generator)
+    random = Rows(
+        rows.rowptr, rows.key, score, score, rows.is_self_loop, rows.query_id, rows.key_id
+    )
+    effects = torch.zeros(rows.num_keys, 1).index_add(0, rows.key, score - 0.5)
+    return explained(random, comparisons, effects, draws)[0][0].value
+
+
+def _masses(
+    views: list[LayerAttention], labels: Tensor | None, noise: Tensor | None, draws: Resampling
+) -> tuple[Sequence[Mass | None], Sequence[Mass | None], Sequence[Mass | None]]:
+    """On self-loops, on same-label edges among those that are no loops, on noise among all."""
+    nothing = [None] * views[0].num_heads
+    loops = [view.is_self_loop.cpu() for view in views]
+    every = [torch.ones_like(each) for each in loops]
+    others = [~each for each in loops]
+    on_loops = mass_on(views, loops, every, draws) if any(map(torch.any, loops)) else nothing
+    on_same = on_noise = nothing
+    if labels is not None:
+        same = [_at(labels, v.query, "labels") == _at(labels, v.key, "labels") for v in views]
+        on_same = mass_on(views, same, others, draws)
+    if noise is not None:
+        marks = [_at(noise.bool(), v.edge_id.clamp_min(0), "noise") & (v.edge_id.cpu() >= 0)
+                 for v in views]  # fmt: skip
+        on_noise = mass_on(views, marks, every, draws)
+    return on_loops, on_same, on_noise
+
+
+def _at(values: Tensor, index: Tensor, name: str) -> Tensor:
+    index = index.cpu()
+    if len(index) and int(index.max()) >= len(values):
+        raise ValueError(f"{name} has {len(values)} entries, but {int(index.max())} was met")
+    return values.cpu()[index]
+
+
+def _mean(each: list[Estimate]) -> Estimate:
+    if not each:
+        return NOTHING
+    count = len(each)
+    return Estimate(
+        sum(e.value for e in each) / count,
+        sum(e.low for e in each) / count,
+        sum(e.high for e in each) / count,
+    )
+
+
+# Running a model on whatever its data are
+
+
+@contextmanager
+def _evaluating(model: nn.Module) -> Iterator[None]:
+    """In evaluation mode, and then every module as it was."""
+    modes = {module: module.training for module in model.modules()}
+    model.eval()
+    try:
+        yield
+    finally:
+        for module, mode in modes.items():
+            module.training = mode
+
+
+def _parts(data: Any) -> Iterator[Any]:
+    """The batches of a loader; else the data themselves."""
+    is_one = isinstance(data, (Tensor, tuple, list, dict)) or pyg.is_data(data)
+    if is_one or not hasattr(data, "__iter__"):
+        yield data
+    else:
+        yield from data
+
+
+def _settle_ids(attention: Attention, part: Any) -> None:
+    has_ids = pyg.is_data(part) and "n_id" in part and "e_id" in part
+    attention.on(part if has_ids else None)
+
+
+def _run(model: nn.Module, data: Any) -> Any:
+    if isinstance(data, (tuple, list)):
+        return model(*data)
+    if isinstance(data, dict):
+        return model(**data)
+    if not pyg.is_data(data):
+        return model(data)
+    parameters = inspect.signature(model.forward).parameters.values()
+    needed = [p.name for p in parameters if p.default is p.empty and p.kind is not p.VAR_KEYWORD
+              and p.kind is not p.VAR_POSITIONAL]  # fmt: skip
+    if len(needed) == 1 and not hasattr(data, needed[0]):
+        return model(data)
+    missing = [name for name in needed if getattr(data, name, None) is None]
+    if missing:
+        raise ValueError(
+            f"data has no {missing[0]!r}, which the model's forward asks for; say how to run it "
+            "with call=lambda model, data: model(...)"
+        )
+    wanted = [p.name for p in parameters if p.name in ("edge_attr", "edge_attr_dict")]
+    if any(getattr(module, "edge_dim", None) for module in model.modules()):
+        needed += [name for name in wanted if name not in needed and hasattr(data, name)]
+    return model(**{name: getattr(data, name) for name in needed})
+
+
+def _labels(data: Any) -> Tensor | None:
+    """`data.y`, if it is a class per node."""
+    if not pyg.is_data(data) or hasattr(data, "node_types"):
+        return None
+    y = getattr(data, "y", None)
+    if not isinstance(y, Tensor) or y.dim() != 1 or y.is_floating_point():
+        return None
+    return y if len(y) == data.num_nodes else None

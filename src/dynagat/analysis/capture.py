@@ -1,0 +1,341 @@
+"""capture: what each attention layer of a model attends to, seen while the model runs as always.
+
+    with capture(model) as attention:
+        model(x, edge_index)
+    attention.table()
+
+No layer computes anything twice and none is changed: the layers here tell an observer of their ops,
+and those of PyG call a softmax that is overheard. Nothing seen keeps a gradient alive.
+"""
+
+from __future__ import annotations
+
+import inspect
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from dynagat.analysis import pyg
+from dynagat.analysis.table import LayerAttention, Table, tabulate
+from dynagat.graph import Graph
+from dynagat.nn.core import GraphAttention
+from dynagat.nn.edges import read_edges
+from dynagat.ops.observe import Sight, observing
+
+Draft = Callable[[], Iterable[LayerAttention]]
+Ids = Tensor | Mapping[Any, Tensor] | None  # one array, or one per node or edge type
+
+
+class Attention:
+    """All that was seen in a block of `capture`, in the order in which layers were called."""
+
+    def __init__(self) -> None:
+        self._seen: list[LayerAttention] = []
+        self._drafts: list[tuple[Draft, Ids, Ids]] = []  # to be put together when asked for
+        self._nodes: Ids = None
+        self._edges: Ids = None
+
+    @property
+    def seen(self) -> list[LayerAttention]:
+        """One entry for each call of a layer."""
+        drafts, self._drafts = self._drafts, []
+        for draft, nodes, edges in drafts:
+            for view in draft():
+                self._seen.append(self._placed(view, nodes, edges))
+        return self._seen
+
+    def on(self, batch: Any = None, *, nodes: Ids = None, edges: Ids = None) -> None:
+        """The calls that follow are on a part of a larger graph, whose ids the table then has.
+
+        Args:
+            batch: a sampled batch of PyG's, with `n_id` and `e_id`; None: a whole graph again.
+            nodes: the global id of each node of the batch; or a dict of those, by node type.
+            edges: the global id of each edge of the batch; or a dict of those, by edge type.
+        """
+        self._nodes = pyg.ids_of(batch, "n_id") if nodes is None else nodes
+        self._edges = pyg.ids_of(batch, "e_id") if edges is None else edges
+
+    def table(self) -> Table:
+        """One row per edge and head: tensors, with `to_pandas()` and `to_parquet(path)`."""
+        self.check()
+        return tabulate(self.seen)
+
+    def check(self) -> None:
+        """Refuse to go on with nothing."""
+        if not self.seen:
+            raise ValueError(
+                "no attention was captured: call the model inside the block of capture"
+            )
+
+    def _add(self, draft: Draft) -> None:
+        self._drafts.append((draft, self._nodes, self._edges))
+
+    def _placed(self, view: LayerAttention, nodes: Ids, edges: Ids) -> LayerAttention:
+        """With global ids, and the number of the call."""
+        kind = pyg.edge_type_of(view.layer, nodes, edges)
+        of_key, of_query = (pyg.of_type(nodes, kind and kind[end]) for end in (0, 2))
+        of_edge = pyg.of_type(edges, kind)
+        edge_id = view.edge_id
+        if of_edge is not None:
+            edge_id = torch.where(edge_id < 0, edge_id, of_edge[edge_id.clamp_min(0)])
+        return replace(
+            view,
+            query=view.query if of_query is None else of_query[view.query],
+            key=view.key if of_key is None else of_key[view.key],
+            edge_id=edge_id,
+            call=sum(each.layer == view.layer for each in self._seen),
+        )
+
+
+@contextmanager
+def capture(model: nn.Module) -> Iterator[Attention]:
+    """Within the block, every call of an attention layer inside `model` is seen.
+
+    The layers: those here, and every `MessagePassing` of PyG that calls its `softmax`, as GATConv,
+    GATv2Conv, TransformerConv and RGATConv do; inside any other module, such as HeteroConv. A
+    compiled model runs uncompiled within the block.
+    """
+    if not isinstance(model, nn.Module):
+        raise TypeError(f"model must be a torch.nn.Module, but is a {type(model).__name__}")
+    layers = {module: path for path, module in reversed(list(_layers(model)))}
+    if not layers:
+        kinds = sorted({type(module).__name__ for module in model.modules()})
+        raise ValueError(
+            f"model has no attention layer to capture; it consists of {', '.join(kinds)}"
+        )
+    attention = Attention()
+    recorder = _Recorder(attention, layers)
+    with ExitStack() as stack:
+        if any(type(each).__name__ == "OptimizedModule" for each in model.modules()):
+            stack.enter_context(torch.compiler.set_stance("force_eager"))
+        stack.enter_context(observing(recorder.see))
+        stack.enter_context(pyg.overhearing(layers, recorder.hear))
+        for layer in layers:
+            for handle in recorder.hooks_of(layer):
+                stack.callback(handle.remove)
+        yield attention
+
+
+def _layers(model: nn.Module) -> Iterator[tuple[str, nn.Module]]:
+    for path, module in model.named_modules():
+        if isinstance(module, GraphAttention) or pyg.attends(module):
+            yield path.replace("_orig_mod.", ""), module
+
+
+@dataclass
+class _Frame:
+    """A call of a layer that is under way."""
+
+    layer: nn.Module
+    arguments: Mapping[str, Any]
+    edges: Any = None  # those that PyG's layer has made of the caller's
+    sights: list[Sight] = field(default_factory=list)
+    heard: list[tuple[Any, Tensor | None, Tensor]] = field(default_factory=list)
+    has_parts: bool = False  # a softmax was over some of the edges
+
+    @property
+    def flow(self) -> str:
+        return str(getattr(self.layer, "flow", "source_to_target"))
+
+
+class _Recorder:
+    """Knows which layer is running in each thread, and puts together what is seen of it."""
+
+    def __init__(self, attention: Attention, layers: Mapping[nn.Module, str]) -> None:
+        self.attention, self.layers = attention, layers
+        self._running = threading.local()
+
+    def hooks_of(self, layer: nn.Module) -> Iterator[Any]:
+        yield layer.register_forward_pre_hook(self._enter, with_kwargs=True)
+        yield layer.register_forward_hook(self._leave, with_kwargs=True, always_call=True)
+        if not isinstance(layer, GraphAttention):
+            yield from pyg.hook_edges(layer, self._take_edges, self._take_parts)
+
+    @property
+    def _frames(self) -> list[_Frame]:
+        return self._running.__dict__.setdefault("frames", [])
+
+    def _enter(self, layer: nn.Module, args: tuple, kwargs: dict) -> None:
+        signature = inspect.signature(layer.forward)
+        self._frames.append(_Frame(layer, signature.bind(*args, **kwargs).arguments))
+
+    def _leave(self, layer: nn.Module, args: tuple, kwargs: dict, out: Any) -> None:
+        frame = self._frames.pop()
+        if out is None:  # it failed
+            return
+        for draft in _drafts(frame, self.layers[layer]):
+            self.attention._add(draft)
+
+    def see(self, sight: Sight) -> None:
+        frames = self._frames
+        if frames and isinstance(frames[-1].layer, GraphAttention):
+            frames[-1].sights.append(sight)
+
+    def hear(self, score: Tensor, weight: Tensor) -> None:
+        frames = self._frames
+        if not frames or frames[-1].edges is None:
+            return
+        num_edges = read_edges(frames[-1].edges, frames[-1].flow).num_edges
+        if len(score) == num_edges:
+            frames[-1].heard.append((frames[-1].edges, score.detach(), weight.detach()))
+        else:
+            frames[-1].has_parts = True
+
+    def _take_edges(self, layer: nn.Module, inputs: tuple) -> None:
+        if self._frames:
+            self._frames[-1].edges = inputs[0]
+
+    def _take_parts(self, layer: nn.Module, inputs: tuple, out: Any) -> None:
+        """A softmax per relation: the weights of all are in `_alpha` while the layer propagates."""
+        weight = getattr(layer, "_alpha", None)
+        if self._frames and self._frames[-1].has_parts and isinstance(weight, Tensor):
+            self._frames[-1].heard.append((inputs[0], None, weight.detach()))
+
+
+def _drafts(frame: _Frame, path: str) -> Iterator[Draft]:
+    """The views of a call: those of our layers later, from arrays that never change."""
+    flow = frame.flow
+    given = frame.arguments.get("edge_index", frame.arguments.get("adj_t", frame.edges))
+    about = _About(path, type(frame.layer).__name__, _is_one_set(frame), _query_row(given))
+    for sight in frame.sights:
+        num_given = read_edges(given, flow).num_edges
+        loops = None if _is_whole(sight) else _first_loops(read_edges(given, flow).ends())
+        yield partial(_views_of_sight, about, sight, num_given, loops)
+    for seen, score, weight in frame.heard:
+        ends, asked = (_long(read_edges(each, flow).ends()) for each in (seen, given))
+        edges = (*ends, edge_ids(ends, asked))
+        flat = None if score is None else score.reshape(len(score), -1)
+        yield partial(_one, _view(about, edges, weight.reshape(len(weight), -1), flat))
+
+
+@dataclass(frozen=True, eq=False)
+class _About:
+    """What a call's views need to know of it."""
+
+    path: str
+    kind: str
+    is_one_set: bool  # are queries and keys nodes of one set?
+    query_row: Tensor | None  # the node that each query is, if queries are not nodes
+
+
+def _one(view: LayerAttention) -> list[LayerAttention]:
+    return [view]
+
+
+def _view(
+    about: _About,
+    edges: tuple[Tensor, Tensor, Tensor],
+    weight: Tensor,
+    score: Tensor | None,
+) -> LayerAttention:
+    query, key, edge_id = edges
+    is_loop = (query if about.query_row is None else about.query_row[query]) == key
+    if not about.is_one_set:  # then only those that the layer added
+        is_loop &= edge_id < 0
+    return LayerAttention(about.path, about.kind, query, key, edge_id, is_loop, weight, score)
+
+
+def _views_of_sight(
+    about: _About, sight: Sight, num_given: int, loops: tuple[Tensor, Tensor] | None
+) -> Iterator[LayerAttention]:
+    """One for each element of the batch; the caller's edges in their order, then loops."""
+    num_edges, device = sight.weights.shape[-2], sight.rowptr.device
+    rows = torch.arange(len(sight.rowptr) - 1, device=device).repeat_interleave(sight.rowptr.diff())
+    place = sight.edge_id.long()
+    ends = torch.full((2, num_edges), -1, device=device)
+    ends[:, place] = torch.stack([rows // sight.num_relations, sight.key_index.long()])
+    edge_id = torch.arange(num_edges, device=device)
+    edge_id[num_given:] = -1
+    if loops is not None:
+        edge_id[num_given + loops[0]] = loops[1]
+    numbers = [each.flatten(0, -3) if each.dim() > 2 else each[None] for each in
+               (sight.weights, sight.scores)]  # fmt: skip
+    if not _is_whole(sight):
+        there = ends[0] >= 0
+        ends, edge_id = ends[:, there], edge_id[there]
+        numbers = [each[:, there] for each in numbers]
+    for weight, score in zip(*numbers, strict=True):
+        yield _view(about, (ends[0], ends[1], edge_id), weight, score)
+
+
+def _is_whole(sight: Sight) -> bool:
+    """Does an edge bear every number? Not if loops replaced some."""
+    return len(sight.edge_id) == sight.weights.shape[-2]
+
+
+def _query_row(given: Any) -> Tensor | None:
+    return (
+        given.query_row.long() if isinstance(given, Graph) and given.query_row is not None else None
+    )
+
+
+def _long(ends: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
+    """Copies, for what was seen must not change when the caller's edges do."""
+    return ends[0].to(torch.long, copy=True), ends[1].to(torch.long, copy=True)
+
+
+def _is_one_set(frame: _Frame) -> bool:
+    """Are queries and keys nodes of one set? A pair may be all nodes and the first of them."""
+    x = frame.arguments.get("x")
+    if not isinstance(x, (tuple, list)):
+        return True
+    key, query = x
+    return query is None or (key is not None and key.data_ptr() == query.data_ptr())
+
+
+def edge_ids(seen: tuple[Tensor, Tensor], given: tuple[Tensor, Tensor]) -> Tensor:
+    """The place of each edge that was seen among those given, [E]; -1 for an added self-loop.
+
+    A loop that replaced the caller's own has the place of that one, the first if there are more.
+    """
+    if len(seen[0]) == len(given[0]) and all(map(torch.equal, seen, given)):
+        return torch.arange(len(seen[0]), device=seen[0].device)
+    kept = (given[0] != given[1]).nonzero()[:, 0]
+    count = len(kept)
+    rest = [end[count:] for end in seen]
+    if torch.equal(*rest) and all(
+        torch.equal(s[:count], g[kept]) for s, g in zip(seen, given, strict=True)
+    ):
+        return torch.cat([kept, _own_loops(rest[0], given)])
+    return _matched(seen, given)
+
+
+def _own_loops(nodes: Tensor, given: tuple[Tensor, Tensor]) -> Tensor:
+    """The first of the given loops at each node, -1 where there is none."""
+    found = torch.full_like(nodes, -1)
+    at, loops = _first_loops(given)
+    place = torch.searchsorted(nodes, at)  # the nodes ascend
+    place = place.clamp_max(max(0, len(nodes) - 1))
+    is_there = nodes[place] == at if len(nodes) else torch.zeros_like(at, dtype=torch.bool)
+    found[place[is_there]] = loops[is_there]
+    return found
+
+
+def _first_loops(given: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
+    """The nodes that have a loop, ascending, and the number of each one's first."""
+    loops = (given[0] == given[1]).nonzero()[:, 0]
+    nodes, order = torch.sort(given[0][loops].long(), stable=True)
+    is_first = torch.ones_like(nodes, dtype=torch.bool)
+    is_first[1:] = nodes[1:] != nodes[:-1]
+    return nodes[is_first], loops[order][is_first]
+
+
+def _matched(seen: tuple[Tensor, Tensor], given: tuple[Tensor, Tensor]) -> Tensor:
+    """Any order: the r-th of equal edges seen is the r-th of those given."""
+    if not len(seen[0]) or not len(given[0]):
+        return torch.full_like(seen[0], -1)
+    width = 1 + int(max(seen[1].max(), given[1].max()))
+    codes = [query * width + key for query, key in (seen, given)]
+    ordered, place = torch.sort(codes[1], stable=True)
+    mine, order = torch.sort(codes[0], stable=True)
+    turn = torch.arange(len(mine), device=mine.device) - torch.searchsorted(mine, mine)
+    at = torch.searchsorted(ordered, mine) + turn
+    inside = at.clamp_max(len(ordered) - 1)
+    found = torch.where((at < len(ordered)) & (ordered[inside] == mine), place[inside], -1)
+    return torch.empty_like(found).scatter(0, order, found)

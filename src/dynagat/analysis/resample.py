@@ -1,0 +1,84 @@
+"""Estimates with intervals: queries are drawn again and again, and the spread is read off."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+DRAWS = 200
+LEVEL = 0.95
+MAX_QUERIES = 20_000  # of more, so many are resampled, and the spread is scaled to all
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A number and its 95 % interval; nan where there was nothing to measure."""
+
+    value: float
+    low: float
+    high: float
+
+    def __str__(self) -> str:
+        if math.isnan(self.value):
+            return "-"
+        return f"{self.value:.2f} [{self.low:.2f}, {self.high:.2f}]"
+
+
+NOTHING = Estimate(math.nan, math.nan, math.nan)
+
+
+class Resampling:
+    """How often each query is drawn in each of `DRAWS` resamples: Poisson of mean one, seeded.
+
+    The Poisson bootstrap: for many queries the same as drawing that many with replacement.
+    """
+
+    def __init__(self, num_queries: int, seed: int = 0) -> None:
+        self.num_queries, self.seed = num_queries, seed
+        self._generator = torch.Generator().manual_seed(seed)
+        size = min(num_queries, MAX_QUERIES)
+        self.kept = torch.randperm(num_queries, generator=self._generator)[:size].sort().values
+        self.scale = math.sqrt(size / max(1, num_queries))  # spreads shrink as 1 / √queries
+
+    @cached_property
+    def counts(self) -> Tensor:  # [DRAWS, kept]
+        return torch.poisson(torch.ones(DRAWS, len(self.kept)), self._generator)
+
+    def ratio(self, above: Tensor, below: Tensor) -> list[Estimate]:
+        """Σ above / Σ below over queries, [Q, H] twice -> one estimate per head."""
+        value = above.sum(0, dtype=torch.double) / below.sum(0, dtype=torch.double)
+        above, below = above[self.kept].float(), below[self.kept].float()
+        return self.around(value, (self.counts @ above) / (self.counts @ below))
+
+    def pairs(self, above: Tensor, below: Tensor, first: Tensor, second: Tensor) -> list[Estimate]:
+        """Σ above / Σ below over pairs of queries, [P, H] twice; a pair counts as often as both."""
+        value = above.sum(0, dtype=torch.double) / below.sum(0, dtype=torch.double)
+        met, (first, second) = torch.unique(torch.stack([first, second]), return_inverse=True)
+        counts = torch.poisson(torch.ones(DRAWS, len(met)), self._generator)
+        both = counts[:, first] * counts[:, second]  # [DRAWS, P]
+        return estimates(value, (both @ above.float()) / (both @ below.float()))
+
+    def around(self, value: Tensor, drawn: Tensor) -> list[Estimate]:
+        """[H] of all queries, with the spread of [DRAWS, H] of the kept ones scaled to all."""
+        if self.scale == 1:
+            return estimates(value, drawn)
+        middle = drawn.nanmean(0)
+        return estimates(value, value + (drawn - middle) * self.scale)
+
+
+def estimates(values: Tensor, drawn: Tensor) -> list[Estimate]:
+    """[H] and [draws, H] -> values with the percentiles of what was drawn."""
+    edges = torch.tensor([(1 - LEVEL) / 2, (1 + LEVEL) / 2], dtype=torch.double)
+    found = []
+    for value, column in zip(values.tolist(), drawn.double().T, strict=True):
+        column = column[column.isfinite()]
+        if math.isnan(value) or not len(column):
+            found.append(NOTHING)
+            continue
+        low, high = torch.quantile(column, edges).tolist()
+        found.append(Estimate(value, min(low, value), max(high, value)))
+    return found
