@@ -18,8 +18,19 @@ import numpy as np
 import pytest
 import torch
 
+from dynagat.analysis.attentive import look
 from dynagat.benchmarks import DICTIONARY_LOOKUP
-from dynagat.experiment import Benchmark, Job, Record, Store, as_published, execute, grid, run
+from dynagat.experiment import (
+    Benchmark,
+    Job,
+    Record,
+    Store,
+    as_published,
+    execute,
+    grid,
+    revive,
+    run,
+)
 
 ROOT = Path(__file__).parent.parent
 TINY = ("k=4", "max_rounds=2", "dim=16")
@@ -74,8 +85,46 @@ def test_a_record_tells_all_that_was_asked_and_found(mechanism) -> None:
 def test_a_record_comes_back_from_its_line(mechanism) -> None:
     record = run(lookup(), mechanism, 0)
     again = Record.from_json(record.to_json())
-    assert {each.name for each in fields(Record)} == set(json.loads(record.to_json()))
-    assert vars(again) == vars(record)
+    told = set(json.loads(record.to_json()))
+    assert {each.name for each in fields(Record)} - told == {"weights"}
+    assert vars(again) == vars(replace(record, weights=None))
+
+
+@every_mechanism
+@pytest.mark.parametrize("published", [False, True])
+def test_a_run_can_be_revived_from_its_record_and_weights(mechanism, published, tmp_path) -> None:
+    with Store(tmp_path / "records.sqlite") as store:
+        store.add(run(lookup("heads=2", published=published), mechanism, 1))
+        [record] = store.records()
+        benchmark = DICTIONARY_LOOKUP.as_recorded(record)
+        assert benchmark.key(mechanism, 1) == record.key
+        network, specimen = revive(benchmark, mechanism, 1, store.weights(record.key))
+    task = benchmark.task.on(benchmark.data.load(1), benchmark.schedule)
+    shown = "last_test_accuracy" if published else "test_accuracy"
+    if not benchmark.network.always_drop:
+        assert task.score(network, "test") == record.metrics[shown]
+    assert network(specimen).shape == (*specimen.shape, 4)
+
+
+def test_another_revision_can_not_be_revived() -> None:
+    record = run(lookup(), "gatv2", 0)
+    other = replace(DICTIONARY_LOOKUP, revision=99)
+    with pytest.raises(ValueError, match=f"run {record.key} is of another revision"):
+        other.as_recorded(record)
+
+
+@every_mechanism
+def test_a_run_is_looked_at_when_asked(mechanism) -> None:
+    [record] = execute([Job(lookup("heads=2"), mechanism, 0, look)])
+    seen = record.exhibits["microscope"]
+    if mechanism in ("gcn", "gin"):
+        assert "model has no attention layer" in seen["refused"]
+        return
+    [layer] = seen["layers"]
+    assert len(layer["heads"]) == 2
+    if mechanism == "gat":
+        assert {head["verdict"] for head in layer["heads"]} == {"static"}
+    assert Record.from_json(record.to_json()).exhibits["microscope"]["layers"][0]["name"] == "layer"
 
 
 @pytest.mark.parametrize("mechanism", ["gatv2", "gat", "dpgat"])

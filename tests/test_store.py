@@ -482,3 +482,24 @@ def test_processes_that_make_the_same_store_at_once_all_can_use_it(tmp_path) -> 
         assert told == [[str(seed)] for seed in range(6)]
         with Store(path) as store:
             assert {record.seed for record in store.records()} == set(range(6))
+
+
+# Weights
+
+
+def test_weights_are_kept_beside_the_record(store, path) -> None:
+    record = make_record(0, weights=b"\x00numbers")
+    assert store.add(record)
+    assert store.weights(record.key) == b"\x00numbers"
+    assert store.get(record.key).weights is None
+    assert store.weights(make_record(1).key) is None
+    assert not store.add(replace(record, weights=b"others"))
+    assert store.weights(record.key) == b"\x00numbers"
+
+
+def test_a_store_made_before_weights_were_kept_takes_them(store, path) -> None:
+    assert store.weights(make_record(0).key) is None
+    store.add(make_record(0))
+    store.add(make_record(1, weights=b"new"))
+    assert store.weights(make_record(1).key) == b"new"
+    assert store.weights(make_record(0).key) is None

@@ -23,6 +23,7 @@ from dynagat.training import Outcome, Schedule
 LAYERS = {"gat": GATConv, "gatv2": GATv2Conv, "dpgat": DPGATConv}
 EVALUATION_EDGES = 4_000_000  # of an evaluated batch
 SHOWN_GRAPHS = 4
+LOOKED_AT = 32  # graphs, by the microscope
 SHOWN_K = 12  # the largest k whose attention goes into a record
 
 
@@ -182,6 +183,10 @@ class LookupTask:
         shown = [[[[round(x, 4) for x in row] for row in head] for head in graph] for graph in
                  weights.tolist()]  # fmt: skip
         return {"attention": {"values": values.tolist(), "weights": shown}}
+
+    def specimen(self, task: Lookup) -> Tensor:
+        """The first test graphs."""
+        return task.parts["test"][:LOOKED_AT]
 
 
 class Lookup:

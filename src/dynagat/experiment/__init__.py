@@ -1,6 +1,6 @@
 """Experiments as values: Benchmark, run, Record, the Store of records, and who executes runs."""
 
-from dynagat.experiment.benchmark import Benchmark, Published, Settings, fidelity, run
+from dynagat.experiment.benchmark import Benchmark, Published, Settings, fidelity, revive, run
 from dynagat.experiment.execute import Job, execute
 from dynagat.experiment.record import Record, key_of
 from dynagat.experiment.settings import as_published, departure, departures, grid
@@ -20,5 +20,6 @@ __all__ = [
     "fidelity",
     "grid",
     "key_of",
+    "revive",
     "run",
 ]

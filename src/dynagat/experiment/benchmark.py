@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import math
 import time
 from collections.abc import Callable, Mapping
@@ -17,6 +18,7 @@ from dynagat.experiment.record import Record, key_of
 from dynagat.training import Outcome, Round, Schedule, Task, fit
 
 Watch = Callable[[Round], None]
+Look = Callable[[nn.Module, Any], Mapping[str, Any]]  # at a network, given its task's specimen
 
 
 class Data(Protocol):
@@ -47,6 +49,10 @@ class TaskSettings(Protocol):
 
     def exhibits(self, task: Any, network: Any) -> dict[str, Any]:
         """What pictures are drawn from, as plain lists."""
+        ...
+
+    def specimen(self, task: Any) -> Any:
+        """What the network is given when its attention is looked at: arguments of its forward."""
         ...
 
 
@@ -96,6 +102,13 @@ class Benchmark:
     def with_heads(self, heads: int) -> Benchmark:
         return self.with_settings(settings.with_values(self.settings, {"network.heads": heads}))
 
+    def as_recorded(self, record: Record) -> Benchmark:
+        """The benchmark under the settings that a record has."""
+        if record.settings.get("revision") != self.revision:
+            raise ValueError(f"run {record.key} is of another revision of {self.name}")
+        told = {name: value for name, value in record.settings.items() if name != "revision"}
+        return self.with_settings(settings.restored(self.settings, told))
+
     def key(self, mechanism: str, seed: int) -> str:
         return key_of(self.name, mechanism, seed, self._told())
 
@@ -116,8 +129,17 @@ class Settings:
 PARTS = ("data", "network", "task", "schedule")
 
 
-def run(benchmark: Benchmark, mechanism: str, seed: int, watch: Watch = lambda _: None) -> Record:
-    """Load, build, fit, measure. Draws from generators of its own, whatever ran before."""
+def run(
+    benchmark: Benchmark,
+    mechanism: str,
+    seed: int,
+    watch: Watch = lambda _: None,
+    look: Look | None = None,
+) -> Record:
+    """Load, build, fit, measure. Draws from generators of its own, whatever ran before.
+
+    What `look` finds when all is done goes into the exhibits, as "microscope".
+    """
     if mechanism not in benchmark.mechanisms:
         known = ", ".join(benchmark.mechanisms)
         raise ValueError(f"{benchmark.name} has no mechanism {mechanism!r}; it has {known}")
@@ -133,6 +155,9 @@ def run(benchmark: Benchmark, mechanism: str, seed: int, watch: Watch = lambda _
         network.load_state_dict(outcome.best_state)
         metrics = benchmark.task.metrics(task, network, outcome)
         exhibits = benchmark.task.exhibits(task, network)
+    seconds = round(time.perf_counter() - started, 3)
+    if look is not None:
+        exhibits = exhibits | {"microscope": look(network, benchmark.task.specimen(task))}
     return Record(
         key=benchmark.key(mechanism, seed),
         benchmark=benchmark.name,
@@ -145,13 +170,33 @@ def run(benchmark: Benchmark, mechanism: str, seed: int, watch: Watch = lambda _
         history=[asdict(each) for each in outcome.history],
         ended=outcome.ended,
         converged=outcome.ended in ("perfect", "patience") and _are_finite(metrics),
-        seconds=round(time.perf_counter() - started, 3),
+        seconds=seconds,
         peak_memory_bytes=peak.bytes,
         versions=surroundings.versions(),
         commit=surroundings.commit(),
         created=created,
         exhibits=exhibits,
+        weights=_saved(network),
     )
+
+
+def revive(
+    benchmark: Benchmark, mechanism: str, seed: int, weights: bytes
+) -> tuple[nn.Module, Any]:
+    """The network of a run as it was at its end, and the specimen to look at it with."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        data = benchmark.data.load(seed)
+        network = benchmark.network.build(data, mechanism)
+        task = benchmark.task.on(data, benchmark.schedule)
+    network.load_state_dict(torch.load(io.BytesIO(weights), weights_only=True))
+    return network, benchmark.task.specimen(task)
+
+
+def _saved(network: nn.Module) -> bytes:
+    file = io.BytesIO()
+    torch.save(network.state_dict(), file)
+    return file.getvalue()
 
 
 def fidelity(benchmark: Benchmark) -> str:

@@ -19,7 +19,7 @@ from typing import Any
 
 import torch
 
-from dynagat.experiment.benchmark import Benchmark, run
+from dynagat.experiment.benchmark import Benchmark, Look, run
 from dynagat.experiment.record import Record
 from dynagat.training import Round
 
@@ -31,10 +31,14 @@ class Job:
     benchmark: Benchmark
     mechanism: str
     seed: int
+    look: Look | None = None  # at the network, when it is trained
 
     @property
     def key(self) -> str:
         return self.benchmark.key(self.mechanism, self.seed)
+
+    def run(self, watch: Callable[[Round], None]) -> Record:
+        return run(self.benchmark, self.mechanism, self.seed, watch, self.look)
 
 
 Watch = Callable[[Job, Round], None]
@@ -54,7 +58,7 @@ def execute(
 
 def _in_this_process(jobs: list[Job], watch: Watch) -> Iterator[Record]:
     for job in jobs:
-        yield run(job.benchmark, job.mechanism, job.seed, lambda seen, job=job: watch(job, seen))
+        yield job.run(lambda seen, job=job: watch(job, seen))
 
 
 def _in_processes(jobs: list[Job], workers: int, watch: Watch) -> Iterator[Record]:
@@ -114,4 +118,4 @@ def _end_with(parent: int) -> None:
 
 
 def _run_in_worker(number: int, job: Job) -> Record:
-    return run(job.benchmark, job.mechanism, job.seed, lambda seen: _rounds.put((number, seen)))
+    return job.run(lambda seen: _rounds.put((number, seen)))

@@ -6,7 +6,7 @@ import hashlib
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 from dynagat.experiment.settings import flat
@@ -33,14 +33,16 @@ class Record:
     commit: str
     created: str
     exhibits: Mapping[str, Any] = field(default_factory=dict)  # what pictures are drawn from
+    weights: bytes | None = field(default=None, repr=False)  # as torch saves them; not in the JSON
 
     def setting(self, name: str) -> Any:
         """By its last name: record.setting("k")."""
         return next(v for path, v in flat(self.settings).items() if path.split(".")[-1] == name)
 
     def to_json(self) -> str:
-        """One line."""
-        return json.dumps(_plain(asdict(self)), allow_nan=False, separators=(",", ":"))
+        """One line, of all but the weights."""
+        told = {name: value for name, value in vars(self).items() if name != "weights"}
+        return json.dumps(_plain(told), allow_nan=False, separators=(",", ":"))
 
     @classmethod
     def from_json(cls, line: str) -> Record:
@@ -51,7 +53,7 @@ class Record:
             raise ValueError(f"a record must be one line of JSON, but {error}") from None
         if not isinstance(found, dict):
             raise ValueError(f"a record must be a JSON object, but is a {type(found).__name__}")
-        names = {each.name for each in fields(cls)}
+        names = {each.name for each in fields(cls)} - {"weights"}
         missing = names - set(found) - {"exhibits"}
         if missing or set(found) - names:
             odd = f"lacks {sorted(missing)}" if missing else f"has {sorted(set(found) - names)}"

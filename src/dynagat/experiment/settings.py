@@ -57,6 +57,12 @@ def as_dict(value: Any) -> Any:
     return value
 
 
+def restored(value: T, plain: Mapping[str, Any]) -> T:
+    """The record that `as_dict` made this of, given another of its kind."""
+    told = flat(plain).items()
+    return with_values(value, {p: tuple(v) if isinstance(v, list) else v for p, v in told})
+
+
 def flat(settings: Mapping[str, Any]) -> dict[str, Any]:
     """{"data": {"k": 4}} -> {"data.k": 4}"""
     found = {}

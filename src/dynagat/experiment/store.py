@@ -7,6 +7,7 @@ so a store holds whole records only.
 from __future__ import annotations
 
 import sqlite3
+import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,6 +17,10 @@ from dynagat.experiment.record import Record
 
 APPLICATION = 0x64796E61  # "dyna", in the file's header
 VERSION = 1
+PATIENCE = 60  # seconds to wait for another process
+WEIGHTS = """CREATE TABLE IF NOT EXISTS weights (
+       key TEXT PRIMARY KEY REFERENCES record (key), state BLOB NOT NULL
+     ) STRICT"""  # apart from the records, which are read as a whole; older stores have none
 SCHEMA = (
     """CREATE TABLE record (
          number INTEGER PRIMARY KEY, key TEXT NOT NULL UNIQUE, benchmark TEXT NOT NULL,
@@ -51,7 +56,7 @@ class Store:
             if self.path.is_dir():
                 raise StoreError(f"store {self.path} is a folder, not a file")
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            self._database = sqlite3.connect(self.path, timeout=60, isolation_level=None)
+            self._database = sqlite3.connect(self.path, timeout=PATIENCE, isolation_level=None)
         try:
             with self._told():
                 self._open()
@@ -71,7 +76,11 @@ class Store:
         self._database.close()
 
     def add(self, record: Record) -> bool:
-        """Whether it was new; the same run is never stored twice."""
+        """Whether it was new; the same run is never stored twice. Its weights are kept with it."""
+        with self._transaction():
+            return self._insert(record)
+
+    def _insert(self, record: Record) -> bool:
         row = (record.key, record.benchmark, record.to_json())
         with self._told():
             done = self._database.execute(
@@ -79,7 +88,20 @@ class Store:
                 " ON CONFLICT (key) DO NOTHING",
                 row,
             )
+            if done.rowcount == 1 and record.weights is not None:
+                self._database.execute(WEIGHTS)
+                row = (record.key, record.weights)
+                self._database.execute("INSERT INTO weights (key, state) VALUES (?, ?)", row)
         return done.rowcount == 1
+
+    def weights(self, key: str) -> bytes | None:
+        """Those of a run, as torch saved them; None if the record came without them."""
+        ask = self._database.execute
+        with self._told():
+            there = ask("SELECT count(*) FROM sqlite_master WHERE name = 'weights'").fetchone()[0]
+            query = "SELECT state FROM weights WHERE key = ?"
+            row = ask(query, (key,)).fetchone() if there else None
+        return None if row is None else row[0]
 
     def keys(self) -> set[str]:
         with self._told():
@@ -102,16 +124,21 @@ class Store:
     def import_lines(self, lines: Iterable[str], source: str) -> int:
         """Add all records of JSON lines, or none if one of them is bad; how many were new."""
         records = list(read_lines(lines, source))
+        with self._transaction():
+            return sum([self._insert(record) for record in records])
+
+    @contextmanager
+    def _transaction(self) -> Iterator[None]:
+        """All of a block, or nothing."""
         with self._told():
             self._database.execute("BEGIN IMMEDIATE")
             try:
-                new = sum([self.add(record) for record in records])
+                yield
                 self._database.execute("COMMIT")
             except BaseException:
                 if self._database.in_transaction:  # a full disk has ended it already
                     self._database.execute("ROLLBACK")
                 raise
-        return new
 
     def _open(self) -> None:
         """Check that the file is ours, or make it ours if it is empty."""
@@ -130,7 +157,7 @@ class Store:
             )
 
     def _make(self) -> None:
-        self._database.execute("PRAGMA journal_mode = WAL")
+        self._write_ahead()
         self._database.execute("BEGIN EXCLUSIVE")
         try:
             if not self._database.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
@@ -141,6 +168,18 @@ class Store:
             if self._database.in_transaction:
                 self._database.execute("ROLLBACK")
             raise
+
+    def _write_ahead(self) -> None:
+        """SQLite does not wait for others that make the same change, so we do."""
+        latest = time.monotonic() + PATIENCE
+        while True:
+            try:
+                self._database.execute("PRAGMA journal_mode = WAL")
+                return
+            except sqlite3.OperationalError as error:
+                if "locked" not in str(error) or time.monotonic() > latest:
+                    raise
+                time.sleep(0.01)
 
     @contextmanager
     def _told(self) -> Iterator[None]:
