@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from dynagat.analysis import pyg
 from dynagat.analysis.agreement import Pairs, agreement, find_pairs
+from dynagat.analysis.calling import evaluating, has_ids, labels_of, parts, run
 from dynagat.analysis.capture import Attention, capture
 from dynagat.analysis.focus import Mass, alike, mass_on, sharpness
 from dynagat.analysis.interaction import interaction
@@ -117,11 +115,11 @@ def how_attentive(
         call: how to run the model, `call(model, data)`, where none of the above fits.
         seed: of the samples and resamples.
     """
-    with capture(model) as attention, _evaluating(model), torch.no_grad():
-        for part in _parts(data):
-            _settle_ids(attention, part)
-            call(model, part) if call is not None else _run(model, part)
-    labels = _labels(data) if labels is None else labels
+    with capture(model) as attention, evaluating(model), torch.no_grad():
+        for part in parts(data):
+            attention.on(part if has_ids(part) else None)
+            (call or run)(model, part)
+    labels = labels_of(data) if labels is None else labels
     return measure(attention, labels=labels, noise=noise, seed=seed)
 
 
@@ -293,66 +291,3 @@ def _mean(each: list[Estimate]) -> Estimate:
         sum(e.low for e in each) / count,
         sum(e.high for e in each) / count,
     )
-
-
-# Running a model on whatever its data are
-
-
-@contextmanager
-def _evaluating(model: nn.Module) -> Iterator[None]:
-    """In evaluation mode, and then every module as it was."""
-    modes = {module: module.training for module in model.modules()}
-    model.eval()
-    try:
-        yield
-    finally:
-        for module, mode in modes.items():
-            module.training = mode
-
-
-def _parts(data: Any) -> Iterator[Any]:
-    """The batches of a loader; else the data themselves."""
-    is_one = isinstance(data, (Tensor, tuple, list, dict)) or pyg.is_data(data)
-    if is_one or not hasattr(data, "__iter__"):
-        yield data
-    else:
-        yield from data
-
-
-def _settle_ids(attention: Attention, part: Any) -> None:
-    has_ids = pyg.is_data(part) and "n_id" in part and "e_id" in part
-    attention.on(part if has_ids else None)
-
-
-def _run(model: nn.Module, data: Any) -> Any:
-    if isinstance(data, (tuple, list)):
-        return model(*data)
-    if isinstance(data, dict):
-        return model(**data)
-    if not pyg.is_data(data):
-        return model(data)
-    parameters = inspect.signature(model.forward).parameters.values()
-    needed = [p.name for p in parameters if p.default is p.empty and p.kind is not p.VAR_KEYWORD
-              and p.kind is not p.VAR_POSITIONAL]  # fmt: skip
-    if len(needed) == 1 and not hasattr(data, needed[0]):
-        return model(data)
-    missing = [name for name in needed if getattr(data, name, None) is None]
-    if missing:
-        raise ValueError(
-            f"data has no {missing[0]!r}, which the model's forward asks for; say how to run it "
-            "with call=lambda model, data: model(...)"
-        )
-    wanted = [p.name for p in parameters if p.name in ("edge_attr", "edge_attr_dict")]
-    if any(getattr(module, "edge_dim", None) for module in model.modules()):
-        needed += [name for name in wanted if name not in needed and hasattr(data, name)]
-    return model(**{name: getattr(data, name) for name in needed})
-
-
-def _labels(data: Any) -> Tensor | None:
-    """`data.y`, if it is a class per node."""
-    if not pyg.is_data(data) or hasattr(data, "node_types"):
-        return None
-    y = getattr(data, "y", None)
-    if not isinstance(y, Tensor) or y.dim() != 1 or y.is_floating_point():
-        return None
-    return y if len(y) == data.num_nodes else None

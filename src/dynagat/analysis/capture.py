@@ -11,6 +11,7 @@ and those of PyG call a softmax that is overheard. Nothing seen keeps a gradient
 from __future__ import annotations
 
 import inspect
+import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
@@ -22,6 +23,7 @@ import torch
 from torch import Tensor, nn
 
 from dynagat.analysis import pyg
+from dynagat.analysis.edge_ids import edge_ids, first_loops
 from dynagat.analysis.table import LayerAttention, Table, tabulate
 from dynagat.graph import Graph
 from dynagat.nn.core import GraphAttention
@@ -79,11 +81,17 @@ class Attention:
     def _placed(self, view: LayerAttention, nodes: Ids, edges: Ids) -> LayerAttention:
         """With global ids, and the number of the call."""
         kind = pyg.edge_type_of(view.layer, nodes, edges)
+        if kind is None and (isinstance(nodes, Mapping) or isinstance(edges, Mapping)):
+            raise ValueError(
+                f"layer {view.layer!r} is of no edge type in its path, so it is not known which of "
+                "the ids given by type are its nodes' and edges'"
+            )
         of_key, of_query = (pyg.of_type(nodes, kind and kind[end]) for end in (0, 2))
         of_edge = pyg.of_type(edges, kind)
         edge_id = view.edge_id
         if of_edge is not None:
-            edge_id = torch.where(edge_id < 0, edge_id, of_edge[edge_id.clamp_min(0)])
+            given = edge_id >= 0
+            edge_id = edge_id.index_put((given,), of_edge.to(edge_id)[edge_id[given]])
         return replace(
             view,
             query=view.query if of_query is None else of_query[view.query],
@@ -112,8 +120,7 @@ def capture(model: nn.Module) -> Iterator[Attention]:
     attention = Attention()
     recorder = _Recorder(attention, layers)
     with ExitStack() as stack:
-        if any(type(each).__name__ == "OptimizedModule" for each in model.modules()):
-            stack.enter_context(torch.compiler.set_stance("force_eager"))
+        stack.enter_context(_uncompiled())
         stack.enter_context(observing(recorder.see))
         stack.enter_context(pyg.overhearing(layers, recorder.hear))
         for layer in layers:
@@ -125,7 +132,33 @@ def capture(model: nn.Module) -> Iterator[Attention]:
 def _layers(model: nn.Module) -> Iterator[tuple[str, nn.Module]]:
     for path, module in model.named_modules():
         if isinstance(module, GraphAttention) or pyg.attends(module):
-            yield path.replace("_orig_mod.", ""), module
+            names = [name for name in path.split(".") if name != "_orig_mod"]  # torch.compile's
+            yield ".".join(names), module
+
+
+_lock = threading.Lock()
+_blocks = 0  # how many are open, in all threads: they share the compiler's stance
+_stance = ExitStack()
+
+
+@contextmanager
+def _uncompiled() -> Iterator[None]:
+    """What was compiled runs uncompiled within the block, for it may call no hook."""
+    global _blocks
+    if "torch._dynamo" not in sys.modules:  # then nothing was
+        yield
+        return
+    with _lock:
+        if _blocks == 0:
+            _stance.enter_context(torch.compiler.set_stance("force_eager"))
+        _blocks += 1
+    try:
+        yield
+    finally:
+        with _lock:
+            _blocks -= 1
+            if _blocks == 0:
+                _stance.close()
 
 
 @dataclass
@@ -161,11 +194,21 @@ class _Recorder:
     def _frames(self) -> list[_Frame]:
         return self._running.__dict__.setdefault("frames", [])
 
+    def __deepcopy__(self, memo: dict) -> _Recorder:
+        return self  # the hooks of a copied model, whose layers it does not know and ignores
+
     def _enter(self, layer: nn.Module, args: tuple, kwargs: dict) -> None:
-        signature = inspect.signature(layer.forward)
-        self._frames.append(_Frame(layer, signature.bind(*args, **kwargs).arguments))
+        if layer not in self.layers:
+            return
+        try:
+            arguments = inspect.signature(layer.forward).bind(*args, **kwargs).arguments
+        except TypeError:  # which forward will raise too, in its own words
+            arguments = {}
+        self._frames.append(_Frame(layer, arguments))
 
     def _leave(self, layer: nn.Module, args: tuple, kwargs: dict, out: Any) -> None:
+        if not self._is_running(layer):  # another's hook failed before it was entered
+            return
         frame = self._frames.pop()
         if out is None:  # it failed
             return
@@ -182,36 +225,54 @@ class _Recorder:
         if not frames or frames[-1].edges is None:
             return
         num_edges = read_edges(frames[-1].edges, frames[-1].flow).num_edges
-        if len(score) == num_edges:
-            frames[-1].heard.append((frames[-1].edges, score.detach(), weight.detach()))
-        else:
+        if len(score) != num_edges:
             frames[-1].has_parts = True
+        elif num_edges or not frames[-1].heard:  # no edges: a softmax per relation is of all, too
+            numbers = score.detach().clone(), weight.detach().clone()  # may be written to later
+            frames[-1].heard.append((frames[-1].edges, *numbers))
+
+    def _is_running(self, layer: nn.Module) -> bool:
+        return bool(self._frames) and self._frames[-1].layer is layer
 
     def _take_edges(self, layer: nn.Module, inputs: tuple) -> None:
-        if self._frames:
+        if self._is_running(layer):
             self._frames[-1].edges = inputs[0]
 
     def _take_parts(self, layer: nn.Module, inputs: tuple, out: Any) -> None:
         """A softmax per relation: the weights of all are in `_alpha` while the layer propagates."""
         weight = getattr(layer, "_alpha", None)
-        if self._frames and self._frames[-1].has_parts and isinstance(weight, Tensor):
-            self._frames[-1].heard.append((inputs[0], None, weight.detach()))
+        if not self._is_running(layer) or not isinstance(weight, Tensor):
+            return
+        frame = self._frames[-1]
+        if frame.has_parts and not frame.heard:  # not if all edges are of one relation
+            frame.heard.append((inputs[0], None, weight.detach()))
 
 
 def _drafts(frame: _Frame, path: str) -> Iterator[Draft]:
     """The views of a call: those of our layers later, from arrays that never change."""
     flow = frame.flow
-    given = frame.arguments.get("edge_index", frame.arguments.get("adj_t", frame.edges))
+    named = (frame.arguments.get("edge_index"), frame.arguments.get("adj_t"))
+    given = next((each for each in named if each is not None), frame.edges)
     about = _About(path, type(frame.layer).__name__, _is_one_set(frame), _query_row(given))
     for sight in frame.sights:
         num_given = read_edges(given, flow).num_edges
-        loops = None if _is_whole(sight) else _first_loops(read_edges(given, flow).ends())
+        loops = None if _is_whole(sight) else first_loops(read_edges(given, flow).ends())
         yield partial(_views_of_sight, about, sight, num_given, loops)
-    for seen, score, weight in frame.heard:
+    for seen, score, weight in frame.heard or _silence(frame):
         ends, asked = (_long(read_edges(each, flow).ends()) for each in (seen, given))
         edges = (*ends, edge_ids(ends, asked))
-        flat = None if score is None else score.reshape(len(score), -1)
-        yield partial(_one, _view(about, edges, weight.reshape(len(weight), -1), flat))
+        flat = None if score is None else _by_head(score)
+        yield partial(_one, _view(about, edges, _by_head(weight), flat))
+
+
+def _silence(frame: _Frame) -> Iterator[tuple[Any, None, Tensor]]:
+    """Where there are no edges, GATConv calls no softmax."""
+    if frame.edges is not None and read_edges(frame.edges, frame.flow).num_edges == 0:
+        yield frame.edges, None, torch.empty(0, getattr(frame.layer, "heads", 1))
+
+
+def _by_head(numbers: Tensor) -> Tensor:  # [E], [E, H] or [E, H, 1] -> [E, H]
+    return numbers[:, None] if numbers.dim() == 1 else numbers.flatten(1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -253,7 +314,8 @@ def _views_of_sight(
     edge_id = torch.arange(num_edges, device=device)
     edge_id[num_given:] = -1
     if loops is not None:
-        edge_id[num_given + loops[0]] = loops[1]
+        added = loops[0] < num_edges - num_given  # not if those of a Graph stay, nor in its gaps
+        edge_id[num_given + loops[0][added]] = loops[1][added]
     numbers = [each.flatten(0, -3) if each.dim() > 2 else each[None] for each in
                (sight.weights, sight.scores)]  # fmt: skip
     if not _is_whole(sight):
@@ -287,55 +349,3 @@ def _is_one_set(frame: _Frame) -> bool:
         return True
     key, query = x
     return query is None or (key is not None and key.data_ptr() == query.data_ptr())
-
-
-def edge_ids(seen: tuple[Tensor, Tensor], given: tuple[Tensor, Tensor]) -> Tensor:
-    """The place of each edge that was seen among those given, [E]; -1 for an added self-loop.
-
-    A loop that replaced the caller's own has the place of that one, the first if there are more.
-    """
-    if len(seen[0]) == len(given[0]) and all(map(torch.equal, seen, given)):
-        return torch.arange(len(seen[0]), device=seen[0].device)
-    kept = (given[0] != given[1]).nonzero()[:, 0]
-    count = len(kept)
-    rest = [end[count:] for end in seen]
-    if torch.equal(*rest) and all(
-        torch.equal(s[:count], g[kept]) for s, g in zip(seen, given, strict=True)
-    ):
-        return torch.cat([kept, _own_loops(rest[0], given)])
-    return _matched(seen, given)
-
-
-def _own_loops(nodes: Tensor, given: tuple[Tensor, Tensor]) -> Tensor:
-    """The first of the given loops at each node, -1 where there is none."""
-    found = torch.full_like(nodes, -1)
-    at, loops = _first_loops(given)
-    place = torch.searchsorted(nodes, at)  # the nodes ascend
-    place = place.clamp_max(max(0, len(nodes) - 1))
-    is_there = nodes[place] == at if len(nodes) else torch.zeros_like(at, dtype=torch.bool)
-    found[place[is_there]] = loops[is_there]
-    return found
-
-
-def _first_loops(given: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
-    """The nodes that have a loop, ascending, and the number of each one's first."""
-    loops = (given[0] == given[1]).nonzero()[:, 0]
-    nodes, order = torch.sort(given[0][loops].long(), stable=True)
-    is_first = torch.ones_like(nodes, dtype=torch.bool)
-    is_first[1:] = nodes[1:] != nodes[:-1]
-    return nodes[is_first], loops[order][is_first]
-
-
-def _matched(seen: tuple[Tensor, Tensor], given: tuple[Tensor, Tensor]) -> Tensor:
-    """Any order: the r-th of equal edges seen is the r-th of those given."""
-    if not len(seen[0]) or not len(given[0]):
-        return torch.full_like(seen[0], -1)
-    width = 1 + int(max(seen[1].max(), given[1].max()))
-    codes = [query * width + key for query, key in (seen, given)]
-    ordered, place = torch.sort(codes[1], stable=True)
-    mine, order = torch.sort(codes[0], stable=True)
-    turn = torch.arange(len(mine), device=mine.device) - torch.searchsorted(mine, mine)
-    at = torch.searchsorted(ordered, mine) + turn
-    inside = at.clamp_max(len(ordered) - 1)
-    found = torch.where((at < len(ordered)) & (ordered[inside] == mine), place[inside], -1)
-    return torch.empty_like(found).scatter(0, order, found)

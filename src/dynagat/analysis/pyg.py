@@ -5,13 +5,16 @@ from __future__ import annotations
 import functools
 import re
 import sys
+import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from itertools import product
 from types import ModuleType
 from typing import Any
 
 from torch import Tensor, nn
 
+ANY = "*"  # relation
 Hear = Callable[[Tensor, Tensor], None]
 
 
@@ -31,16 +34,19 @@ def hook_edges(layer: Any, before: Callable, after: Callable) -> Iterator[Any]:
 @contextmanager
 def overhearing(layers: Iterable[nn.Module], hear: Hear) -> Iterator[None]:
     """Within the block, `hear` gets the scores and the weights of each softmax of these layers."""
-    places = {place for layer in layers for place in _places(layer)}
-    _ears.append(hear)
-    for place in places:
-        _listen(*place)
+    global _ears
+    with _lock:
+        places = {place for layer in layers for place in _places(layer)}
+        _ears = (*_ears, hear)
+        for place in places:
+            _listen(*place)
     try:
         yield
     finally:
-        _ears.remove(hear)
-        for place in places:
-            _leave_alone(*place)
+        with _lock:
+            _ears = tuple(each for each in _ears if each is not hear)
+            for place in places:
+                _leave_alone(*place)
 
 
 def is_data(data: Any) -> bool:
@@ -53,20 +59,31 @@ def ids_of(batch: Any, name: str) -> Tensor | dict[Any, Tensor] | None:
     """`n_id` or `e_id` of a sampled batch; by type, if it has types; None if it has none."""
     if batch is None:
         return None
-    found = getattr(batch, f"{name}_dict", None) if hasattr(batch, "node_types") else None
-    found = found or getattr(batch, name, None)
-    if found is None:
+    has_types = hasattr(batch, "node_types")
+    found = batch.collect(name, allow_empty=True) if has_types else getattr(batch, name, None)
+    if found is None or (has_types and not found):
         raise ValueError(f"batch has no {name}; give its global ids as nodes= and edges=")
     return found
 
 
-def edge_type_of(layer: str, *ids: Any) -> tuple[str, str, str] | None:
-    """The edge type that a layer's path ends in, as HeteroConv and to_hetero write it."""
-    last = re.sub(r"[<>#]", "", layer.rsplit(".", 1)[-1])
-    for kind in (kind for each in ids if isinstance(each, Mapping) for kind in each):
-        if isinstance(kind, tuple) and last in ("___".join(kind), "__".join(kind)):
+def edge_type_of(layer: str, nodes: Any, edges: Any) -> tuple[str, str, str] | None:
+    """The edge type that is last in a layer's path, as HeteroConv or to_hetero writes it."""
+    names = [re.sub(r"[<>]", "", name).replace("#", ".") for name in layer.split(".")[::-1]]
+    kinds = list(edges) if isinstance(edges, Mapping) else []
+    if isinstance(nodes, Mapping):  # which tell a type's ends
+        kinds += [(key, ANY, query) for key, query in product(nodes, nodes)]
+    for name, kind in product(names, kinds):
+        plain = tuple(re.sub("[ :-]", "_", part) for part in kind)  # to_hetero's Python names
+        if _is_joined(name, kind, "___") or _is_joined(name, plain, "__"):
             return kind
     return None
+
+
+def _is_joined(name: str, kind: tuple[str, ...], by: str) -> bool:
+    key, relation, query = kind
+    if relation != ANY:
+        return name == by.join(kind)
+    return name.startswith(key + by) and name[len(key + by) :].endswith(by + query)
 
 
 def of_type(ids: Any, kind: Any) -> Tensor | None:
@@ -76,7 +93,8 @@ def of_type(ids: Any, kind: Any) -> Tensor | None:
 
 # The softmax, in each module that calls it: (module, name) -> how many listen, and the real one.
 Place = tuple[ModuleType, str]
-_ears: list[Hear] = []
+_ears: tuple[Hear, ...] = ()  # never changed, but replaced: another thread may be going through it
+_lock = threading.Lock()
 _listened: dict[Place, tuple[int, Callable]] = {}
 
 

@@ -85,12 +85,14 @@ def tabulate(seen: Sequence[LayerAttention]) -> Table:
 def _rows(view: LayerAttention, layer: int) -> dict[str, Tensor]:
     num_edges, num_heads = view.weight.shape
     count, device = num_edges * num_heads, view.weight.device
-    weight = view.weight.flatten()
+    dtype = torch.promote_types(view.weight.dtype, torch.float32)  # numpy has no bfloat16
+    weight = view.weight.flatten().to(dtype)
+    score = torch.full_like(weight, torch.nan) if view.score is None else view.score.flatten()
     columns = {name: getattr(view, name) for name in ("query", "key", "edge_id", "is_self_loop")}
     return {
         "layer": torch.full((count,), layer, device=device),
         "call": torch.full((count,), view.call, device=device),
         "head": torch.arange(num_heads, device=device).repeat(num_edges),
         "weight": weight,
-        "score": torch.full_like(weight, torch.nan) if view.score is None else view.score.flatten(),
+        "score": score.to(dtype),
     } | {name: column.repeat_interleave(num_heads) for name, column in columns.items()}

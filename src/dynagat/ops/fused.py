@@ -148,7 +148,7 @@ def _forward(
         kernels.forward(problem)
     if scores is not None:
         rowptr, key_index, edge_id = graph[:3]
-        numbers = (weights.detach(), scores)
+        numbers = (weights.clone() if return_weights else weights, scores)  # the caller's own
         observe.tell(observe.Sight(rowptr, key_index, edge_id, relations, *numbers))
     if wants_weights and not return_weights:
         weights = weights.new_empty(*weights.shape[:-2], 0, weights.shape[-1])

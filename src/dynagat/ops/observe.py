@@ -5,6 +5,7 @@ An observer costs the op one more array [*, num_edges, H], and no second pass.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -27,6 +28,7 @@ class Sight:
 Observer = Callable[[Sight], None]
 
 _observers: tuple[Observer, ...] = ()
+_lock = threading.Lock()
 
 
 def are_there() -> bool:
@@ -42,8 +44,10 @@ def tell(sight: Sight) -> None:
 def observing(observer: Observer) -> Iterator[None]:
     """Within the block the observer is told, in the thread that computes, of every call."""
     global _observers
-    _observers = (*_observers, observer)
+    with _lock:
+        _observers = (*_observers, observer)
     try:
         yield
     finally:
-        _observers = tuple(each for each in _observers if each is not observer)
+        with _lock:
+            _observers = tuple(each for each in _observers if each is not observer)

@@ -1,0 +1,72 @@
+"""Running a model on whatever its data are: PyG's Data, tensors, dicts, or a loader of such."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from torch import Tensor, nn
+
+from dynagat.analysis import pyg
+
+
+@contextmanager
+def evaluating(model: nn.Module) -> Iterator[None]:
+    """In evaluation mode, and then every module as it was."""
+    modes = {module: module.training for module in model.modules()}
+    model.eval()
+    try:
+        yield
+    finally:
+        for module, mode in modes.items():
+            module.training = mode
+
+
+def parts(data: Any) -> Iterator[Any]:
+    """The batches of a loader; else the data themselves."""
+    is_one = isinstance(data, (Tensor, tuple, list, dict)) or pyg.is_data(data)
+    if is_one or not hasattr(data, "__iter__"):
+        yield data
+    else:
+        yield from data
+
+
+def has_ids(part: Any) -> bool:
+    """Is it a sampled batch, which knows the global ids of its nodes and edges?"""
+    return pyg.is_data(part) and "n_id" in part and "e_id" in part
+
+
+def run(model: nn.Module, data: Any) -> Any:
+    if isinstance(data, (tuple, list)):
+        return model(*data)
+    if isinstance(data, dict):
+        return model(**data)
+    if not pyg.is_data(data):
+        return model(data)
+    parameters = inspect.signature(model.forward).parameters.values()
+    needed = [p.name for p in parameters if p.default is p.empty and p.kind is not p.VAR_KEYWORD
+              and p.kind is not p.VAR_POSITIONAL]  # fmt: skip
+    if len(needed) == 1 and not hasattr(data, needed[0]):
+        return model(data)
+    missing = [name for name in needed if getattr(data, name, None) is None]
+    if missing:
+        raise ValueError(
+            f"data has no {missing[0]!r}, which the model's forward asks for; say how to run it "
+            "with call=lambda model, data: model(...)"
+        )
+    wanted = [p.name for p in parameters if p.name in ("edge_attr", "edge_attr_dict")]
+    if any(getattr(module, "edge_dim", None) for module in model.modules()):
+        needed += [name for name in wanted if name not in needed and hasattr(data, name)]
+    return model(**{name: getattr(data, name) for name in needed})
+
+
+def labels_of(data: Any) -> Tensor | None:
+    """`data.y`, if it is a class per node."""
+    if not pyg.is_data(data) or hasattr(data, "node_types"):
+        return None
+    y = getattr(data, "y", None)
+    if not isinstance(y, Tensor) or y.dim() != 1 or y.is_floating_point():
+        return None
+    return y if len(y) == data.num_nodes else None
