@@ -15,10 +15,12 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from dynagat.analysis.attentive import look
 from dynagat.benchmarks import BENCHMARKS, find
 from dynagat.experiment import Benchmark, Job, Record, Store, as_published, execute, grid
 from dynagat.experiment.files import write_whole
 from dynagat.experiment.progress import Progress
+from dynagat.experiment.record import plain
 from dynagat.experiment.settings import parse_numbers
 from dynagat.experiment.store import StoreError, read_lines
 
@@ -83,6 +85,9 @@ def run(
     smoke: Annotated[
         bool, typer.Option("--smoke", help="A short run, to see that it works.")
     ] = False,
+    inspect_runs: Annotated[
+        bool, typer.Option("--inspect", help="Also print how attentive each run's heads are.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="One record per line.")] = False,
 ) -> None:
     """Run a benchmark; runs that the store has are not repeated."""
@@ -93,7 +98,10 @@ def run(
         with Store(store) as records:
             _execute(jobs, records, workers)
             found = [records.get(job.key) for job in jobs]
-        _show([record for record in found if record is not None], asked, as_json)
+            done = [record for record in found if record is not None]
+            _show(done, asked, as_json, inspect_runs)
+            if inspect_runs and not as_json:
+                _show_attention(done, records)
 
 
 def _variants(
@@ -123,7 +131,7 @@ def _jobs(
     numbers = numbers[:1] if smoke and not seeds else numbers
     asked_heads = parse_numbers(",".join(heads), "heads") if heads else None
     return [
-        Job(variant.with_heads(count), name, seed)
+        Job(variant.with_heads(count), name, seed, look)
         for variant in variants
         for name in names
         for count in asked_heads or asked.mechanisms[name]
@@ -151,7 +159,7 @@ def _execute(jobs: list[Job], store: Store, workers: int) -> None:
             raise typer.Exit(130) from None
 
 
-def _show(records: list[Record], benchmark: Benchmark, as_json: bool) -> None:
+def _show(records: list[Record], benchmark: Benchmark, as_json: bool, with_attention: bool) -> None:
     if not as_json:
         from dynagat import report as reports  # only here and below, for it is slow to import
 
@@ -159,7 +167,68 @@ def _show(records: list[Record], benchmark: Benchmark, as_json: bool) -> None:
         return
     for record in records:
         whole = json.loads(record.to_json())
-        print(json.dumps({name: whole[name] for name in SHOWN}))
+        told = {name: whole[name] for name in SHOWN}
+        if with_attention:
+            told["microscope"] = whole["exhibits"].get("microscope")
+        print(json.dumps(told))
+
+
+def _show_attention(records: list[Record], store: Store) -> None:
+    """A table for each run that attends, from the weights that the store keeps."""
+    from dynagat.report import subjects
+
+    for record in records:
+        if "refused" not in record.exhibits.get("microscope", {}):
+            found = subjects.of_run(record, store)
+            print(f"{found.title} (run {record.key[:8]})\n{found.look()}\n")
+
+
+@app.command()
+def inspect(
+    subject: Annotated[
+        str, typer.Argument(help="A benchmark or a run's key; model.py; or weights.pt.")
+    ],
+    mechanism: Annotated[str | None, typer.Option(help="Of a benchmark's run.")] = None,
+    heads: Annotated[int | None, typer.Option(help="Of a benchmark's run.")] = None,
+    seed: Annotated[int | None, typer.Option(help="Of a benchmark's run.")] = None,
+    settings: Annotated[
+        list[str] | None, typer.Option("--set", help="Of a benchmark's run: FIELD=VALUE.")
+    ] = None,
+    data: Annotated[
+        Path | None, typer.Option(help="For weights.pt: .npz or .pt with x and edge_index.")
+    ] = None,
+    checkpoint: Annotated[
+        Path | None, typer.Option(help="For model.py: weights to load into its model.")
+    ] = None,
+    page: Annotated[Path, typer.Option("--out", help="The page.")] = Path("inspect.html"),
+    nodes: Annotated[int, typer.Option(help="How many nodes the page embeds.")] = 2000,
+    store: StoreFile = DEFAULT_STORE,
+    as_json: Annotated[bool, typer.Option("--json", help="The numbers, as JSON.")] = False,
+) -> None:
+    """How attentive is a model? A table of its heads, and a page to look into them.
+
+    model.py exposes `model` and `data`, as how_attentive takes them.
+    """
+    from dynagat.report import subjects
+    from dynagat.report.microscope import write_microscope
+
+    with _answering():
+        if data is not None and not subjects.is_checkpoint(subject):
+            raise ValueError(f"--data goes with a checkpoint, but {subject} is none")
+        if checkpoint is not None and not subject.endswith(".py"):
+            raise ValueError(f"--checkpoint goes with a Python file, but {subject} is none")
+        if subject.endswith(".py"):
+            asked = subjects.of_file(Path(subject), checkpoint)
+        elif subjects.is_checkpoint(subject):
+            asked = subjects.of_checkpoint(Path(subject), data)
+        else:
+            with Store(store, must_exist=True) as kept:
+                record = subjects.find_run(kept, subject, mechanism, heads, seed, settings or [])
+                asked = subjects.of_run(record, kept)
+        found = asked.look()
+        print(json.dumps(plain(found.to_dict())) if as_json else found)
+        path = write_microscope(found, page, title=asked.title, names=asked.names, nodes=nodes)
+    err.print(f"page: {path}", markup=False, highlight=False, soft_wrap=True)
 
 
 @app.command()

@@ -149,9 +149,9 @@ def measure(
         for name in names
     )
     if all(head.verdict == UNDECIDED for layer in layers for head in layer.heads):
-        degrees = {head.degree for layer in layers for head in layer.heads}
-        why = "every query has a single key" if degrees == {1.0} else (
-            "no two queries share two keys that they rank apart")  # fmt: skip
+        has_choice = any(head.degree >= 2 for layer in layers for head in layer.heads)
+        shared = "no two queries share two keys that they rank apart"
+        why = shared if has_choice else "every query has a single key"
         raise ValueError(f"there is nothing to compare in {', '.join(names)}: {why}")
     return Attentiveness(layers, attention)
 

@@ -6,11 +6,12 @@ from pathlib import Path
 
 from dynagat.experiment import Benchmark, Record
 from dynagat.experiment.files import write_whole
+from dynagat.report.attentive import COLUMNS, LEFT, LEGEND, attentive_rows, heads_of
 from dynagat.report.headline import headline
 from dynagat.report.page import FIGURES
 from dynagat.report.provenance import commands, told
-from dynagat.report.render import markdown
-from dynagat.report.tables import current, families, metrics_of, rows
+from dynagat.report.render import markdown, markdown_table
+from dynagat.report.tables import Row, current, families, metrics_of, rows
 
 
 def write_markdown(records: list[Record], benchmark: Benchmark, folder: Path) -> None:
@@ -29,8 +30,16 @@ def write_markdown(records: list[Record], benchmark: Benchmark, folder: Path) ->
             parts.append(f"![{words}]({name})\n\n{words}")
     for each in by_metric:
         parts += [markdown(family).rstrip() for _, family in families(each)]
+    parts += [
+        _attentive(family) for _, family in families(by_metric[0]) if any(map(heads_of, family))
+    ]
     parts.append("## How it was run")
     facts = told(current(records, benchmark)).items()
     parts.append("\n".join(f"- {name}: {words}" for name, words in facts))
     parts.append("```sh\n" + "\n".join(commands(benchmark, by_metric[0])) + "\n```")
     write_whole(folder / f"{benchmark.name}.md", "\n\n".join(parts) + "\n")
+
+
+def _attentive(family: list[Row]) -> str:
+    title = f"**How attentive ({family[0].family})**"
+    return f"{title}\n\n{markdown_table(COLUMNS, LEFT, attentive_rows(family))}\n{LEGEND}"

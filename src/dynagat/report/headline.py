@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Iterator
 
 from dynagat.experiment import Benchmark
 from dynagat.report import wording
+from dynagat.report.attentive import heads_of
 from dynagat.report.tables import OURS, Row, families
 
 SHORTFALL = 0.01  # how far below the paper's number is worth a sentence; relative if no share
@@ -20,7 +22,7 @@ def headline(benchmark: Benchmark, rows: list[Row]) -> list[str]:
     told = [members for _, members in families(rows) if is_told(members[0])]
     told = told or [members for _, members in families(rows)]
     spoken: list[str] = []
-    for say in (_lost, _reached, _short, _equalled, _won):
+    for say in (_lost, _reached, _short, _equalled, _won, _seen):
         for members in told:
             spoken += [_of_family(sentence, members[0]) for sentence in say(members)]
     left = len(families(rows)) - len(told)
@@ -72,6 +74,17 @@ def _won(members: list[Row]) -> Iterator[str]:
             parts.append(_said(title, _tally(won, tested), f"({_certainty(won)})"))
     if parts:
         yield f"{ours} is better than {'; than '.join(parts)}."
+
+
+def _seen(members: list[Row]) -> Iterator[str]:
+    """What the microscope says of each mechanism's heads."""
+    parts = []
+    for title, group in _by_title(members):
+        heads = [head["verdict"] for row in group for head in heads_of(row)]
+        for verdict, count in Counter(heads).most_common():
+            parts.append(f"{count} of {wording.count(len(heads), 'head')} of {title} {verdict}")
+    if parts:
+        yield f"Under the microscope: {', '.join(parts)}."
 
 
 def _certainty(won: list[Row]) -> str:

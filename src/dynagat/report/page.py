@@ -14,8 +14,9 @@ from markupsafe import Markup
 from dynagat.benchmarks.dictionary_lookup import DICTIONARY_LOOKUP
 from dynagat.experiment import Benchmark, Record, departures
 from dynagat.experiment.files import write_whole
-from dynagat.report import wording
+from dynagat.report import attentive, wording
 from dynagat.report.attention import SEEDS_SHOWN, UNIT, shown_runs, start_of
+from dynagat.report.attentive import attentive_rows, heads_of
 from dynagat.report.figures import INK, QUERY_COLOURS, figure_1, figure_3, gin_figure
 from dynagat.report.headline import headline, is_told
 from dynagat.report.provenance import commands, first_command, told
@@ -64,7 +65,7 @@ def page(records: list[Record], benchmarks: list[Benchmark]) -> str:
     )
     shown, left_out = shown_runs(records, benchmarks)
     return environment.get_template("page.html").render(
-        attention=_json(_attention(shown)),
+        attention=for_script(_attention(shown)),
         has_attention=bool(shown),
         left_out=left_out,
         seeds_shown=SEEDS_SHOWN,
@@ -78,7 +79,7 @@ def _attention(shown: list[dict[str, Any]]) -> dict[str, Any]:
     return {"unit": UNIT, "colours": QUERY_COLOURS, "start": start_of(shown), "runs": shown}
 
 
-def _json(value: Any) -> Markup:
+def for_script(value: Any) -> Markup:
     """For a <script>, which "</" and "<!--" could end."""
     text = json.dumps(value, separators=(",", ":"), allow_nan=False, ensure_ascii=False)
     return Markup(text.replace("<", "\\u003c"))
@@ -113,6 +114,14 @@ def _section(records: list[Record], benchmark: Benchmark) -> dict[str, Any]:
             for each in by_metric
             for _, family in families(each)
         ],
+        "attentive": [
+            {"family": name, "rows": attentive_rows(family)}
+            for name, family in families(found)
+            if any(map(heads_of, family))
+        ],
+        "attentive_columns": attentive.COLUMNS,
+        "attentive_left": attentive.LEFT,
+        "attentive_legend": attentive.LEGEND,
         "columns": COLUMNS,
         "details": DETAILS,
         "left": LEFT,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from rich.table import Table
 
 from dynagat.report import wording
@@ -59,10 +61,15 @@ def rich_table(rows: list[Row]) -> Table:
 
 def markdown(rows: list[Row]) -> str:
     """Of one family, its caption above."""
-    rule = ["---" if place < LEFT else "---:" for place in range(len(COLUMNS))]
-    lines = [_line(list(COLUMNS)), _line(rule)] + [_line(cells(row)) for row in rows]
     title = caption(rows[0])
-    return f"**{title[0].upper()}{title[1:]}**\n\n" + "\n".join(lines) + "\n"
+    table = markdown_table(COLUMNS, LEFT, [cells(row) for row in rows])
+    return f"**{title[0].upper()}{title[1:]}**\n\n{table}"
+
+
+def markdown_table(columns: Sequence[str], left: int, lines: Sequence[list[str]]) -> str:
+    """The first columns of words, the others of numbers."""
+    rule = ["---" if place < left else "---:" for place in range(len(columns))]
+    return "".join(f"{_line(each)}\n" for each in [list(columns), rule, *lines])
 
 
 def _line(texts: list[str]) -> str:

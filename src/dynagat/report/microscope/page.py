@@ -1,0 +1,195 @@
+"""write_microscope: how attentive a model is, as one HTML file to look into, without a network."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from torch import Tensor
+
+from dynagat.analysis.attentive import Attentiveness, Head, Layer
+from dynagat.analysis.focus import entropy
+from dynagat.analysis.verdict import MOSTLY
+from dynagat.experiment.files import write_whole
+from dynagat.report.figures import QUERY_COLOURS
+from dynagat.report.microscope.advice import (
+    MEANINGS,
+    ORDER,
+    WORDS,
+    advise,
+    answer,
+    setting,
+    tau,
+    why,
+)
+from dynagat.report.microscope.numbers import every_number, numbers
+from dynagat.report.microscope.sample import embed
+from dynagat.report.microscope.webs import Web, webs_of
+from dynagat.report.page import for_script as as_json
+from dynagat.report.wording import NOTHING
+
+MOST_NODES = 20_000
+BINS = 20
+
+
+def write_microscope(
+    found: Attentiveness,
+    path: Path | str,
+    *,
+    title: str = "How attentive is this model?",
+    names: Sequence[str] | None = None,
+    nodes: int = 2000,
+) -> Path:
+    """The page at a path, which it returns.
+
+    Args:
+        found: what `how_attentive` returned.
+        path: of the file; its folder is made.
+        title: of the page.
+        names: of the nodes, by their ids; without them, the ids themselves are shown.
+        nodes: how many queries the page holds at most, of the layers' graphs.
+    """
+    path = Path(path)
+    write_whole(path, microscope(found, title=title, names=names, nodes=nodes))
+    return path
+
+
+def microscope(
+    found: Attentiveness, *, title: str, names: Sequence[str] | None = None, nodes: int = 2000
+) -> str:
+    """The HTML text."""
+    if nodes < 1:
+        raise ValueError(f"nodes must be at least 1, but is {nodes}")
+    if nodes > MOST_NODES:
+        raise ValueError(
+            f"nodes must be at most {MOST_NODES}, for a page with more can't be opened;"
+            f" but is {nodes}"
+        )
+    codes, webs = webs_of(found)
+    data = embed(codes, webs, found.layers, names, nodes)
+    data["layers"] = [_names(layer) for layer in found.layers]
+    data["colours"] = QUERY_COLOURS
+    environment = Environment(
+        loader=FileSystemLoader(Path(__file__).parent),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    lowest = _lowest(found.heads)
+    return environment.get_template("page.html").render(
+        title=title,
+        answer=answer(found.heads),
+        setting=setting(found),
+        layers=[_layer(layer, sharpness, lowest) for layer, sharpness in
+                zip(found.layers, _sharpness(webs, len(found.layers)), strict=True)],
+        ticks=_ticks(lowest),
+        threshold={"value": MOSTLY, "at": _at(MOSTLY, lowest)},
+        legend=[(_css(each), WORDS[each], MEANINGS[each]) for each in ORDER[:4]],
+        explained=[(number.name, number.meaning) for number in every_number(found.heads)],
+        advice=[(_css(each.verdict), each) for each in advise(found.heads)],
+        held=_held(data),
+        data=as_json(data),
+    )  # fmt: skip
+
+
+def _held(data: dict[str, Any]) -> str:
+    """ "2,000 of 169,343 nodes are embedded, ..." """
+    noun = "nodes" if data["calls"] == 1 and data["sets"] == ("node",) else "queries"
+    held, every = data["queries"], data["allQueries"]
+    which = f"All {every:,} {noun}" if held == every else f"{held:,} of {every:,} {noun}"
+    most = f"each with its {data['mostKeys']} strongest keys at most"
+    return f"{which} are embedded in this page, {most}."
+
+
+def _names(layer: Layer) -> dict[str, Any]:
+    return {
+        "name": layer.name or layer.kind,
+        "kind": layer.kind,
+        "verdicts": [WORDS[head.verdict] for head in layer.heads],
+    }
+
+
+# The gauge
+
+
+def _lowest(heads: Sequence[Head]) -> float:
+    """Where the scale of τ ends: at 0, or at the quarter below the lowest interval."""
+    lows = [head.agreement.low for head in heads if not math.isnan(head.agreement.low)]
+    return max(-1.0, math.floor(4 * min([0.0, *lows])) / 4)
+
+
+def _at(value: float, lowest: float) -> float:
+    """Per cent of the way from 1, on the left, to the lowest."""
+    return round(100 * (1 - max(value, lowest)) / (1 - lowest), 2)
+
+
+def _ticks(lowest: float) -> list[tuple[str, float]]:
+    values = [1.0, 0.5, 0.0] + [each for each in (-0.5, -1.0) if each >= lowest]
+    return [(f"{value:g}".replace("-", "−"), _at(value, lowest)) for value in values]
+
+
+def _layer(layer: Layer, sharpness: list[Sharpness], lowest: float) -> dict[str, Any]:
+    return {
+        "name": layer.name or layer.kind,
+        "kind": layer.kind,
+        "heads": [
+            _head(head, each, lowest) for head, each in zip(layer.heads, sharpness, strict=True)
+        ],
+    }
+
+
+def _head(head: Head, sharpness: Sharpness, lowest: float) -> dict[str, Any]:
+    agreed = head.agreement
+    return {
+        "head": head.head,
+        "word": WORDS[head.verdict],
+        "css": _css(head.verdict),
+        "why": why(head),
+        "tau": NOTHING if math.isnan(agreed.value) else tau(agreed.value),
+        "at": None if math.isnan(agreed.value) else _at(agreed.value, lowest),
+        "from": _at(agreed.high, lowest) if not math.isnan(agreed.high) else 0,
+        "to": _at(agreed.low, lowest) if not math.isnan(agreed.low) else 0,
+        "numbers": list(numbers(head)),
+        "by_name": {number.name: number for number in numbers(head)},
+        "sharpness": sharpness,
+    }
+
+
+def _css(verdict: str) -> str:
+    return WORDS[verdict].replace(" ", "-")
+
+
+# Sharpness
+
+
+@dataclass(frozen=True)
+class Sharpness:
+    """The queries' effective neighbours / degree, in BINS bins from 0 to 1."""
+
+    shares: list[float]  # of the fullest bin
+    median: float | None  # None where no query has two keys
+    queries: int
+
+
+def _sharpness(webs: list[Web], num_layers: int) -> list[list[Sharpness]]:
+    """Per layer and head, over all queries that have a choice."""
+    found: list[list[Sharpness]] = [[] for _ in range(num_layers)]
+    for web in webs:
+        degree = web.rows.degree
+        for place, weight in zip(web.layers, web.weights, strict=True):
+            effective = entropy(replace(web.rows, weight=weight)).exp()
+            share = (effective / degree[:, None])[degree >= 2]  # [queries, H]
+            found[place] = [_histogram(column) for column in share.T]
+    return found
+
+
+def _histogram(share: Tensor) -> Sharpness:
+    counts = torch.bincount((share * BINS).long().clamp(0, BINS - 1), minlength=BINS).float()
+    shares = (counts / counts.max().clamp_min(1)).tolist()
+    return Sharpness(shares, float(share.median()) if len(share) else None, len(share))

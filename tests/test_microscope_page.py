@@ -1,0 +1,526 @@
+"""The microscope's page shows what was measured, can be walked in, and stays inert."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import re
+import shutil
+import time
+from dataclasses import replace
+from itertools import pairwise
+
+import pytest
+import torch
+
+from dynagat.analysis.attentive import Attentiveness, measure
+from dynagat.analysis.capture import Attention
+from dynagat.analysis.table import LayerAttention
+from dynagat.report.microscope import microscope, write_microscope
+from dynagat.report.microscope.advice import advise, answer
+from dynagat.report.microscope.webs import webs_of
+
+N = 7
+HOSTILE = ["</script><script>alert(1)</script>", '"><img src=x onerror=alert(1)>', "<b>bold</b>",
+           "naïve — 木", "'quote'", "{{ 7 * 7 }}", "a" * 300]  # fmt: skip
+
+
+def softmax(score, query):
+    """[E, H] over the edges of each query."""
+    weight = score.exp()
+    total = torch.zeros(int(query.max()) + 1, score.shape[1]).index_add(0, query, weight)
+    return weight / total[query]
+
+
+def seen(layer, query, key, score, *, kind="GATv2Conv", call=0, one_set=True):
+    loops = (query == key) & one_set
+    ids = torch.arange(len(query))
+    return LayerAttention(layer, kind, query, key, ids, loops, softmax(score, query), score, call)
+
+
+def captured(*views):
+    attention = Attention()
+    attention._seen.extend(views)
+    return attention
+
+
+def scores(query, key):
+    """A static, a dynamic and a uniform head: [E, 3]"""
+    static = (key * 7919 % 3001) / 1000
+    dynamic = ((key + 2 * query) % N) * 0.5
+    uniform = 0.001 * dynamic
+    return torch.stack([static, dynamic, uniform], dim=1).float()
+
+
+def ring(missing=((2, 5), (3, 3))):
+    """All of N nodes attend to all, but for the missing edges."""
+    pairs = [(i, j) for i in range(N) for j in range(N) if (i, j) not in missing]
+    return torch.tensor(pairs).T
+
+
+@pytest.fixture(scope="module")
+def small():
+    """Two layers over one graph."""
+    query, key = ring()
+    first = seen("convs.0", query, key, scores(query, key))
+    second = seen("convs.1", query, key, scores(query, key)[:, [0]], kind="GATConv")
+    return measure(captured(first, second), labels=torch.arange(N) % 2)
+
+
+@pytest.fixture(scope="module")
+def wide():
+    """A ring of 3,000 nodes, each attending to the next twenty; heads as of the small one."""
+    size = 3000
+    query = torch.arange(size).repeat_interleave(20)
+    key = (query + torch.arange(20).repeat(size)) % size
+    return measure(captured(seen("conv", query, key, scores(query, key))))
+
+
+@pytest.fixture(scope="module")
+def browser():
+    """Chromium without a window; where there is none, skip, but fail in CI."""
+    program = shutil.which("chromium") or shutil.which("chromium-browser")
+    if program is None:
+        if os.environ.get("CI"):
+            pytest.fail("there is no chromium, but CI must open the page")
+        pytest.skip("there is no chromium to open the page with")
+    from playwright.sync_api import sync_playwright
+
+    quiet = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--no-first-run",
+             "--disable-component-update", "--disable-sync"]  # fmt: skip
+    with sync_playwright() as playwright:
+        running = playwright.chromium.launch(executable_path=program, args=quiet)
+        yield running
+        running.close()
+
+
+@pytest.fixture
+def opened(browser, tmp_path):
+    """Opens the page of what was found; afterwards, that nothing was complained of or asked for."""
+    heard, asked, pages = [], [], []
+
+    def open_page(found, width=1280, scheme="light", **options):
+        path = write_microscope(found, tmp_path / "page.html", **options)
+        view = browser.new_page(viewport={"width": width, "height": 900}, color_scheme=scheme)
+        view.set_default_timeout(5000)
+        view.on("console", lambda message: heard.append(message.text))
+        view.on("pageerror", lambda error: heard.append(str(error)))
+        view.on("dialog", lambda dialog: heard.append(dialog.message))
+        view.on("request", lambda request: asked.append(request.url))
+        view.goto(path.as_uri())
+        pages.append(view)
+        return view
+
+    yield open_page
+    for view in pages:
+        view.close()
+    assert heard == []
+    assert [url for url in asked if not url.startswith(("file:", "data:"))] == []
+    assert len([url for url in asked if url.startswith("file:")]) == len(pages)
+
+
+def data_of(text):
+    return json.loads(re.search(r'id="data">(.*?)</script>', text, re.S)[1])
+
+
+def head_of(view, layer, head):
+    return view.locator(f".head[data-layer='{layer}'][data-head='{head}']")
+
+
+def weights_of(found, layer, head):
+    """{(query, key): weight} of the first view."""
+    view = next(each for each in found.attention.seen if each.layer == layer)
+    ends = zip(view.query.tolist(), view.key.tolist(), strict=True)
+    return dict(zip(ends, view.weight[:, head].tolist(), strict=True))
+
+
+def shown_keys(view, head=0):
+    """[(id, weight)] of a head's bars, from the top."""
+    bars = view.locator("#neighbours > div").nth(head).locator(".to")
+    return [tuple(map(float, pair)) for pair in bars.evaluate_all(
+        "bars => bars.map((bar) => [bar.dataset.id, bar.lastChild.textContent])")]  # fmt: skip
+
+
+def shown_cells(view):
+    """The heat map's keys, and {(query, key): text}."""
+    keys, *rows = view.locator("#heat tr").evaluate_all(
+        "rows => rows.map((row) => [...row.cells].map((cell) => cell.textContent))"
+    )
+    keys = [int(key) for key in keys[1:]]
+    cells = {
+        (int(row[0]), key): text for row in rows for key, text in zip(keys, row[1:], strict=True)
+    }
+    return keys, cells
+
+
+def search(view, text):
+    view.locator("#node").fill(text)
+    view.locator("#node").press("Enter")
+
+
+# Without a browser
+
+
+def test_the_file_asks_nothing_of_the_network_and_is_written_whole(small, tmp_path):
+    path = write_microscope(small, tmp_path / "new" / "page.html")
+    assert path == tmp_path / "new" / "page.html"
+    text = path.read_text()
+    assert not re.search(r"""(src|href)\s*=\s*["']?\s*(https?:)?//""", text)
+    assert not re.search(r"url\(\s*['\"]?(https?:)?//|@import|fetch\(|XMLHttpRequest", text)
+    assert set(re.findall(r"https?://[^\s\"'<)]+", text)) <= {"http://www.w3.org/2000/svg"}
+    assert os.listdir(path.parent) == ["page.html"]
+
+
+@pytest.mark.parametrize(
+    ("nodes", "words"),
+    [
+        (
+            1_000_000,
+            "nodes must be at most 20000, for a page with more can't be opened; but is 1000000",
+        ),
+        (0, "nodes must be at least 1, but is 0"),
+        (-3, "nodes must be at least 1, but is -3"),
+    ],
+)
+def test_too_many_nodes_and_too_few_are_refused(small, tmp_path, nodes, words):
+    with pytest.raises(ValueError, match=f"^{re.escape(words)}$"):
+        write_microscope(small, tmp_path / "page.html", nodes=nodes)
+    assert os.listdir(tmp_path) == []
+
+
+def test_names_that_do_not_reach_the_largest_node_are_refused(small, tmp_path):
+    with pytest.raises(ValueError, match=r"names has 3 entries, but the largest node is 6, .* 7"):
+        write_microscope(small, tmp_path / "page.html", names=["a", "b", "c"])
+
+
+def test_the_answer_counts_heads(small):
+    assert answer(small.heads) == (
+        "2 of 4 heads are static: every node ranks its neighbours alike."
+        " 1 is dynamic: which neighbour comes first depends on who asks."
+        " 1 is uniform: all neighbours weigh about the same, so none is chosen."
+    )
+    static = small.layers[0].heads[:1]
+    assert answer(static).startswith("The one head is static")
+    assert answer(static * 2).startswith("Both heads are static")
+    assert answer(static * 5).startswith("All 5 heads are static")
+
+
+def test_advice_depends_on_verdicts_and_kinds(small):
+    titles = [each.title for each in advise(small.heads)]
+    assert titles == [
+        "1 head: static by construction",
+        "1 head: static, but not by construction",
+        "1 head: attention is not used",
+        "1 head: nothing to do",
+    ]
+    (fixed,) = advise(small.layers[1].heads)
+    assert "Theorem 1" in fixed.text
+    assert "GATv2Conv(in_channels, out_channels, heads=1)" in fixed.code
+
+
+def test_layers_with_the_same_edges_share_a_web(small):
+    _, (web,) = webs_of(small)
+    assert web.layers == [0, 1]
+    assert web.num_heads == 4
+
+
+def test_a_page_of_a_large_graph_is_small_connected_and_soon_made(small):
+    generator = torch.Generator().manual_seed(0)
+    size, edges = 20_000, 300_000
+    query, key = (torch.rand(2, edges, generator=generator) ** 2 * size).long()
+    score = torch.randn(edges, 3, generator=generator)
+    views = [seen(f"convs.{at}", query, key, score + at) for at in range(3)]
+    order = torch.stack([torch.randperm(size, generator=generator) for _ in range(3)], dim=1)
+    layers = [replace(small.layers[0], name=view.layer, ranking=order) for view in views]
+    start = time.perf_counter()
+    text = microscope(Attentiveness(tuple(layers), captured(*views)), title="large")
+    assert time.perf_counter() - start < 10
+    assert len(text) < 4_000_000
+    assert "2,000 of 20,000 nodes are embedded" in text or "2,000 of 19," in text
+    data = data_of(text)
+    assert data["queries"] == 2000
+    assert len(data["webs"]) == 1
+
+
+def test_a_query_has_fewer_keys_where_the_page_would_be_too_large(wide, monkeypatch):
+    from dynagat.report.microscope import sample
+
+    monkeypatch.setattr(sample, "MOST_BYTES", 3000 * 12 * 10)
+    text = microscope(wide, title="small", nodes=3000)
+    assert "All 3,000 nodes are embedded in this page, each with its 12 strongest keys" in text
+
+
+# With one
+
+
+def test_the_gauge_has_a_mark_per_head_where_its_agreement_is(small, opened):
+    view = opened(small)
+    assert view.locator("#answer").inner_text() == answer(small.heads)
+    assert "7 queries, 7 keys and 47 edges" in view.locator("#setting").inner_text()
+    assert view.locator(".head").count() == view.locator(".head .marker").count() == 4
+    lowest = min(0, math.floor(4 * min(head.agreement.low for head in small.heads)) / 4)
+    for at, layer in enumerate(small.layers):
+        for head in layer.heads:
+            mark = head_of(view, at, head.head)
+            word = head.verdict.split(":")[0]
+            assert mark.locator(".verdict").inner_text().strip() == word
+            left = float(
+                re.search(r"left:([\d.]+)%", mark.locator(".marker").get_attribute("style"))[1]
+            )
+            assert left == pytest.approx(100 * (1 - head.agreement.value) / (1 - lowest), abs=0.01)
+            assert f"head {head.head}: {word}" in mark.get_attribute("aria-label")
+    shapes = {view.locator(f".head.{kind} .marker *").last.evaluate("e => e.tagName + e.classList")
+              for kind in ("static", "dynamic", "uniform")}  # fmt: skip
+    assert len(shapes) == 3
+
+
+def test_a_heads_numbers_are_shown_on_focus_on_hover_and_in_the_table(small, opened):
+    view = opened(small)
+    panel = view.locator("#panel")
+    head_of(view, 0, 1).focus()
+    assert panel.locator("h3").inner_text().startswith("convs.0, head 1: ")
+    head_of(view, 1, 0).hover()
+    assert panel.locator("h3").inner_text().startswith("convs.1, head 0: ")
+    view.mouse.move(0, 0)
+    assert panel.locator("h3").inner_text().startswith("convs.0, head 0: ")
+    names = [each.inner_text() for each in panel.locator("dt").all()]
+    assert names == ["agreement τ", "same choice", "one ranking", "selected keys", "interaction",
+                     "entropy", "effective neighbours", "on self-loops", "on same label",
+                     "alike"]  # fmt: skip
+    assert panel.locator(".meaning").count() == len(names)
+    view.locator("#numbers summary").click()
+    assert view.locator("#numbers tbody tr").count() == 4
+    row = view.locator("#numbers tbody tr").nth(1)
+    head = small.layers[0].heads[1]
+    assert f"{head.agreement.value:.2f}".replace("-", "−") in row.locator("td").nth(3).inner_text()
+    assert row.locator("td").count() == 3 + len(names)
+
+
+def test_the_heat_map_has_every_weight_in_the_order_of_the_one_ranking(small, opened):
+    view = opened(small)
+    for head in (0, 1):
+        head_of(view, 0, head).click()
+        weights = weights_of(small, "convs.0", head)
+        keys, cells = shown_cells(view)
+        assert keys == small.layers[0].ranking[:, head].tolist()
+        for pair, text in cells.items():
+            if pair in weights:
+                assert float(text) == pytest.approx(weights[pair], abs=0.006)
+            else:
+                assert text == ""
+        assert {pair for pair in cells if cells[pair]} == set(weights)
+    words = view.locator("#block-words").inner_text()
+    assert re.match(
+        r"Dynamic: \d+ of \d+ comparisons within these rows \(\d+ %\) go against", words
+    )
+
+
+def test_lines_of_a_static_head_only_fall_and_others_rise_again(small, opened):
+    view = opened(small)
+
+    def rises():
+        lines = view.locator("#lines polyline:not(.gap)").all()
+        assert {int(line.get_attribute("data-row")) for line in lines} == set(range(N))
+        found = 0
+        for line in lines:
+            heights = [float(p.split(",")[1]) for p in line.get_attribute("points").split()]
+            found += sum(b < a - 1e-6 for a, b in pairwise(heights))
+        return found
+
+    assert "every one of" in view.locator("#block-words").inner_text()
+    for scale in ("weight", "log", "rank"):
+        view.locator("#pick-scale").select_option(scale)
+        assert rises() == 0
+    view.locator(".pick-head").select_option("0/1")
+    assert head_of(view, 0, 1).get_attribute("aria-pressed") == "true"
+    assert rises() > 5
+
+
+def test_a_click_on_a_row_marks_it_and_its_line_and_another_lets_go(small, opened):
+    view = opened(small)
+    view.locator("#heat tbody tr").nth(3).locator("td").nth(1).click()
+    assert view.locator("#heat tr[aria-current='true']").count() == 1
+    rows = {each.get_attribute("data-row") for each in view.locator("#lines .chosen").all()}
+    assert rows == {"3"}
+    view.locator("#heat .row").nth(3).press("ArrowDown")
+    view.keyboard.press("Enter")
+    assert view.locator("#heat tr[aria-current='true']").get_attribute("data-row") == "4"
+    view.locator("#heat .row").nth(4).click()
+    assert view.locator("#lines .chosen").count() == 0
+
+
+def test_one_can_search_a_node_walk_to_a_neighbour_and_come_back(small, opened):
+    view = opened(small)
+    title = view.locator("#node-title")
+    search(view, "2")
+    assert title.inner_text() == "node 2"
+    for head in range(3):
+        weights = weights_of(small, "convs.0", head)
+        mine = sorted(((key, w) for (query, key), w in weights.items() if query == 2),
+                      key=lambda pair: -pair[1])  # fmt: skip
+        shown = shown_keys(view, head)
+        assert [w for _, w in shown] == pytest.approx([w for _, w in mine], abs=6e-4)
+        if head < 2:  # weights of the uniform head round to ties
+            assert [key for key, _ in shown] == [key for key, _ in mine]
+    view.locator("#neighbours .to[data-id='6']").first.click()
+    assert title.inner_text() == "node 6"
+    view.locator("#neighbours .to[data-id='6']").first.click()
+    assert view.locator("#said").inner_text() == "That is the node itself."
+    view.locator("#pick-layer").select_option(label="convs.1")
+    assert view.locator("#neighbours > div").count() == 1
+    view.locator("#back").click()
+    assert title.inner_text() == "node 2"
+    search(view, "99")
+    assert view.locator("#said").inner_text().startswith("No query “99” among the 7 of 7")
+    assert title.inner_text() == "node 2"
+
+
+def test_the_list_of_matches_is_used_with_the_keyboard(small, opened):
+    view = opened(small, names=["ant", "bee", "beetle", "cat", "dog", "eel", "bearded fox"])
+    view.locator("#node").fill("be")
+    names = [each.inner_text() for each in view.locator("#matches li").all()]
+    assert names == ["bee (node 1)", "beetle (node 2)", "bearded fox (node 6)"]
+    view.locator("#node").press("ArrowDown")
+    view.locator("#node").press("ArrowDown")
+    view.locator("#node").press("Enter")
+    assert view.locator("#node-title").inner_text() == "beetle (node 2)"
+    assert view.locator("#matches").is_hidden()
+
+
+def test_a_sample_says_what_it_holds_and_can_be_walked_in(wide, opened):
+    view = opened(wide, nodes=100)
+    held = "100 of 3,000 nodes are embedded in this page, each with its 60 strongest keys at most."
+    assert view.locator("#held").inner_text() == held
+    inside = view.locator("#neighbours .to:not(.outside)")
+    for _ in range(3):
+        before = view.locator("#node-title").inner_text()
+        inside.first.click()
+        assert view.locator("#node-title").inner_text() != before
+    assert view.locator("#trail .to").count() == 3
+    view.locator("#trail .to").first.click()
+    assert view.locator("#trail .to").count() == 0
+    data = data_of(microscope(wide, title="", nodes=1))
+    assert data["queries"] == 1
+    view = opened(wide, nodes=1)
+    view.locator("#neighbours .to.outside:not([aria-label*=itself])").first.click()
+    assert "is not in the sample of 1 that this page holds" in view.locator("#said").inner_text()
+
+
+def test_a_node_can_be_compared_with_queries_that_share_its_keys(wide, opened):
+    view = opened(wide, nodes=3000)
+    search(view, "1234")
+    view.locator("#compare").click()
+    queries = [each.inner_text() for each in view.locator("#heat tbody th").all()]
+    assert queries[0] == "1234"
+    assert len(queries) == 12
+    assert view.locator("#pick-block").input_value() == "around"
+    assert view.locator("#heat tr[aria-current='true'] td.none").count() == 0
+    assert "of these rows alone" in view.locator("#block-note").inner_text()
+    assert "every one of" in view.locator("#block-words").inner_text()
+
+
+def test_the_same_node_in_another_call_is_another_query(opened):
+    query, key = ring()
+    later = query + 3, key + 3
+    views = [
+        seen("conv", query, key, scores(query, key), call=0),
+        seen("conv", *later, scores(query, (key * 3) % N), call=1),
+    ]
+    found = measure(captured(*views))
+    view = opened(found)
+    assert view.locator("#held").inner_text().startswith("All 14 queries are embedded")
+    search(view, "9")  # of the second call only
+    assert "in call 1" in view.locator("#node-words").inner_text()
+    assert view.locator("#call-label").is_hidden()
+    view.locator("#neighbours .to[data-id='5']").first.click()
+    assert "in call 1" in view.locator("#node-words").inner_text()
+    assert {key for key, _ in shown_keys(view)} == set(range(3, 10)) - {8}
+    view.locator("#pick-call").select_option("0")
+    assert {key for key, _ in shown_keys(view)} == set(range(7))
+
+
+def test_keys_of_another_set_of_nodes_are_not_walked_to(opened):
+    query, key = ring(missing=())
+    view = opened(measure(captured(seen("conv", query, key, scores(query, key), one_set=False))))
+    assert view.locator("#node-title").inner_text() == "query 0"
+    view.locator("#neighbours .to[data-id='0']").first.click()
+    assert "key 0 is never a query here" in view.locator("#said").inner_text()
+
+
+def test_node_types_of_a_path_lead_from_one_layer_to_another(opened):
+    query, key = ring(missing=())
+    names = ("convs.0.<author___writes___paper>", "convs.0.<paper___rev_writes___author>")
+    layers = [seen(name, query, key, scores(query, key), one_set=False) for name in names]
+    view = opened(measure(captured(*layers)))
+    assert view.locator("#node-title").inner_text() == "paper 0"
+    view.locator("#neighbours .to[data-id='3']").first.click()
+    assert view.locator("#node-title").inner_text() == "author 3"
+    assert (
+        view.locator("#node-words").inner_text()
+        == f"It is no query of {names[0]}; it is one of {names[1]}."
+    )
+    view.locator("#pick-layer").select_option("1")
+    assert view.locator("#neighbours > div").count() == 3
+
+
+def test_queries_that_share_nothing_with_each_other_still_have_a_page(opened):
+    query, key = torch.tensor([[0, 0, 0, 1, 1, 1, 2, 3], [0, 1, 2, 0, 1, 2, 4, 5]])
+    lone = torch.arange(4), torch.arange(4)
+    views = [seen("shared", query, key, scores(query, key)),
+             seen("alone", *lone, scores(*lone))]  # fmt: skip
+    view = opened(measure(captured(*views)))
+    view.locator(".pick-head").select_option("1/0")
+    assert (
+        view.locator("#block-words").inner_text()
+        == "This page holds no queries of this layer that share keys."
+    )
+    assert "no query has two keys" in view.locator("#sharpness").inner_text()
+    search(view, "3")
+    assert shown_keys(view) == [(3, 1.0)]
+
+
+def test_histograms_show_uniform_heads_at_one(small, opened):
+    view = opened(small)
+    figures = view.locator(".histograms figure")
+    assert figures.count() == 4
+    assert figures.nth(2).inner_text().split()[-1] == "1.00"
+    assert figures.nth(2).locator("rect").count() == 1
+    assert float(figures.nth(2).locator("rect").get_attribute("x")) == 195.5
+    assert float(figures.nth(0).inner_text().split()[-1]) < 0.95
+
+
+def test_hostile_names_and_titles_are_inert(small, opened):
+    view = opened(small, names=HOSTILE, title="</title><script>alert(2)</script>")
+    assert view.locator("h1").inner_text() == "</title><script>alert(2)</script>"
+    assert view.locator("img, main script, #heat b").count() == 0
+    rows = [each.inner_text() for each in view.locator("#heat tbody th").all()]
+    assert set(rows) == {name[:60] for name in HOSTILE}
+    search(view, "<script>")
+    assert view.locator("#node-title").inner_text() == f"{HOSTILE[0]} (node 0)"
+    search(view, "木")
+    assert view.locator("#node-title").inner_text() == "naïve — 木 (node 3)"
+    search(view, "<i>none</i>")
+    assert "<i>none</i>" in view.locator("#said").inner_text()
+
+
+@pytest.mark.parametrize(("width", "scheme"), [(360, "light"), (390, "dark"), (800, "dark")])
+def test_the_page_does_not_scroll_sideways(small, opened, width, scheme):
+    view = opened(small, width, scheme, names=HOSTILE)
+    view.locator("#numbers summary").click()
+    head_of(view, 0, 1).click()
+    assert view.locator("#panel").is_visible()
+    view.locator("#neighbours .to:not(.outside)").first.click()
+    inner, whole = view.evaluate("[innerWidth, document.documentElement.scrollWidth]")
+    assert whole <= inner
+    dark = view.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(18, 21, 26)"
+    assert dark == (scheme == "dark")
+
+
+def test_on_a_phone_a_heads_numbers_open_below_it(small, opened):
+    view = opened(small, 390)
+    assert view.locator("#panel").is_hidden()
+    head_of(view, 0, 2).click()
+    assert view.locator(".head[data-layer='0'][data-head='2'] + #panel").is_visible()
+    head_of(view, 0, 2).click()
+    assert view.locator("#panel").is_hidden()
