@@ -118,7 +118,7 @@ nb::ndarray<nb::pytorch> allocate(const std::vector<size_t>& shape, int kind) {
                                   types[kind]);
 }
 
-// arrays: rowptr, key [E], scores [heads, E] in, place [heads, keys] out
+// arrays: rowptr, key [E], scores [heads, E], effects [heads, keys] in, place [heads, keys] out
 void rank(const std::vector<Address>& arrays, int64_t queries, int64_t keys, int64_t edges,
           int64_t heads, int threads) {
   bool sound;
@@ -126,8 +126,9 @@ void rank(const std::vector<Address>& arrays, int64_t queries, int64_t keys, int
     nb::gil_scoped_release release;
     sound = rank_keys(reinterpret_cast<const int32_t*>(arrays.at(0)),
                       reinterpret_cast<const int32_t*>(arrays.at(1)),
-                      reinterpret_cast<const double*>(arrays.at(2)), queries, keys, edges, heads,
-                      reinterpret_cast<int32_t*>(arrays.at(3)), threads);
+                      reinterpret_cast<const double*>(arrays.at(2)),
+                      reinterpret_cast<const double*>(arrays.at(3)), queries, keys, edges, heads,
+                      reinterpret_cast<int32_t*>(arrays.at(4)), threads);
   }
   if (!sound) throw nb::value_error("the rows hold a number that their sizes do not allow");
 }

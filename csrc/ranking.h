@@ -1,20 +1,22 @@
-// One ranking of all keys out of the rankings of many queries.
-//
-// Each query's keys, best first, are a path of preferences. The heuristic of Eades, Lin and Smyth
-// orders all keys so that few preferences point backwards: keys that nothing is preferred to come
-// first, keys that are preferred to nothing last, and when all that is left runs in circles, the
-// key with the largest surplus of preferences is next. Without circles, none point backwards.
+// One ranking of all keys out of the rankings of many queries: each query's keys, best first, are a
+// path of preferences, and if the paths make no circle, one order follows them all.
 #pragma once
 #include <algorithm>
 #include <cstdint>
 #include <limits>
 #include <numeric>
+#include <queue>
 #include <vector>
 
 #include "parallel.h"
 #include "plan.h"
 
 namespace dynagat {
+
+// nan, which a sort must not see, is the worst
+inline double number(double x) {
+  return x == x ? x : -std::numeric_limits<double>::infinity();
+}
 
 // The preferences of all queries by one head's scores, from the better node to the worse.
 class Preferences {
@@ -38,9 +40,6 @@ class Preferences {
   }
 
  private:
-  // nan, which a sort must not see, is the worst
-  static double number(double x) { return x == x ? x : -std::numeric_limits<double>::infinity(); }
-
   void link(int64_t from, int64_t to) {
     better.push_back(int32_t(from)), worse.push_back(int32_t(to));
   }
@@ -62,130 +61,59 @@ class Preferences {
   }
 };
 
-class Ranking {
- public:
-  explicit Ranking(const Preferences& p)
-      : out_(grouped(p.better, p.worse, p.nodes)),
-        in_(grouped(p.worse, p.better, p.nodes)),
-        outs_(p.nodes),
-        ins_(p.nodes),
-        next_(p.nodes, -1),
-        last_(p.nodes, -1),
-        gone_(p.nodes, false) {
-    int64_t widest = 0;
-    for (int64_t n = 0; n < p.nodes; ++n) {
-      outs_[n] = out_.count(n), ins_[n] = in_.count(n);
-      widest = std::max({widest, outs_[n], ins_[n]});
-    }
-    middle_ = widest;
-    shelf_.assign(2 * widest + 1, -1);
-    top_ = 2 * widest;
-    for (int64_t n = p.nodes - 1; n >= 0; --n) put(n);
-  }
+// place[j] of every key, 0 for the best: a topological order of the preferences, in which the key of
+// the largest effect goes first where there is a choice, and also where all that is left runs in
+// circles.
+inline void order_keys(const Preferences& p, const double* effect, int64_t keys, int32_t* place) {
+  std::vector<int64_t> start(p.nodes + 1), open(p.nodes);  // open: how many nodes must go before
+  for (size_t e = 0; e < p.better.size(); ++e) ++start[p.better[e] + 1], ++open[p.worse[e]];
+  std::partial_sum(start.begin(), start.end(), start.begin());
+  std::vector<int32_t> worse(p.worse.size());
+  std::vector<int64_t> at(start.begin(), start.end() - 1);
+  for (size_t e = 0; e < p.better.size(); ++e) worse[at[p.better[e]]++] = p.worse[e];
 
-  // The place of each of the first `keys` nodes, 0 for the best.
-  void write(int64_t keys, int32_t* place) {
-    const int64_t nodes = int64_t(gone_.size());
-    std::vector<int32_t> front, back;
-    for (int64_t n = 0; n < nodes; ++n) note(int32_t(n));
-    while (int64_t(front.size() + back.size()) < nodes) {
-      if (take(sinks_, back) || take(sources_, front)) continue;
-      while (shelf_[top_] < 0) --top_;
-      const int32_t chosen = shelf_[top_];
-      front.push_back(chosen);
-      remove(chosen);
-    }
-    front.insert(front.end(), back.rbegin(), back.rend());
-    int32_t count = 0;
-    for (int32_t n : front)
-      if (n < keys) place[n] = count++;
-  }
+  std::vector<int32_t> by_effect(keys), rank(keys);
+  std::iota(by_effect.begin(), by_effect.end(), 0);
+  std::stable_sort(by_effect.begin(), by_effect.end(), [&](int32_t a, int32_t b) {
+    return number(effect[a]) > number(effect[b]);
+  });
+  for (int64_t r = 0; r < keys; ++r) rank[by_effect[r]] = int32_t(r);
 
- private:
-  struct Lists {
-    std::vector<int64_t> start;
-    std::vector<int32_t> to;
-    int64_t count(int64_t n) const { return start[n + 1] - start[n]; }
-  };
-
-  static Lists grouped(const std::vector<int32_t>& by, const std::vector<int32_t>& to,
-                       int64_t nodes) {
-    Lists lists{std::vector<int64_t>(nodes + 1), std::vector<int32_t>(to.size())};
-    for (int32_t n : by) ++lists.start[n + 1];
-    std::partial_sum(lists.start.begin(), lists.start.end(), lists.start.begin());
-    std::vector<int64_t> at(lists.start.begin(), lists.start.end() - 1);
-    for (size_t e = 0; e < by.size(); ++e) lists.to[at[by[e]]++] = to[e];
-    return lists;
-  }
-
-  int64_t bucket(int64_t n) const { return middle_ + outs_[n] - ins_[n]; }
-
-  void put(int64_t n) {
-    int32_t& first = shelf_[bucket(n)];
-    next_[n] = first, last_[n] = -1;
-    if (first >= 0) last_[first] = int32_t(n);
-    first = int32_t(n);
-    top_ = std::max(top_, bucket(n));
-  }
-
-  void pull(int64_t n) {
-    if (last_[n] >= 0) next_[last_[n]] = next_[n];
-    else shelf_[bucket(n)] = next_[n];
-    if (next_[n] >= 0) last_[next_[n]] = last_[n];
-  }
-
-  void note(int32_t n) {
-    if (outs_[n] == 0) sinks_.push_back(n);
-    else if (ins_[n] == 0) sources_.push_back(n);
-  }
-
-  bool take(std::vector<int32_t>& waiting, std::vector<int32_t>& to) {
-    if (waiting.empty()) return false;
-    const int32_t n = waiting.back();
-    waiting.pop_back();
-    if (gone_[n]) return true;
-    to.push_back(n);
-    remove(n);
-    return true;
-  }
-
-  void remove(int32_t n) {
-    pull(n);
-    gone_[n] = true;
-    shrink(out_, n, ins_);
-    shrink(in_, n, outs_);
-  }
-
-  void shrink(const Lists& lists, int32_t n, std::vector<int64_t>& counts) {
-    for (int64_t at = lists.start[n]; at < lists.start[n + 1]; ++at) {
-      const int32_t other = lists.to[at];
-      if (gone_[other]) continue;
-      pull(other);
-      --counts[other];
-      put(other);
-      if (counts[other] == 0) note(other);
+  std::priority_queue<int32_t, std::vector<int32_t>, std::greater<int32_t>> free;  // ranks of keys
+  std::vector<bool> gone(p.nodes, false);
+  for (int64_t key = 0; key < keys; ++key)
+    if (open[key] == 0) free.push(rank[key]);
+  std::vector<int32_t> leaving;
+  int64_t next = 0;  // the first of by_effect that may be there
+  for (int32_t count = 0; count < keys;) {
+    while (gone[by_effect[next]]) ++next;
+    const int32_t chosen = by_effect[free.empty() ? next : free.top()];
+    if (!free.empty()) free.pop();
+    if (gone[chosen]) continue;
+    place[chosen] = count++;
+    for (leaving.assign(1, chosen); !leaving.empty();) {
+      const int32_t n = leaving.back();
+      leaving.pop_back();
+      gone[n] = true;
+      for (int64_t e = start[n]; e < start[n + 1]; ++e)
+        if (--open[worse[e]] == 0 && !gone[worse[e]]) {
+          if (worse[e] < keys) free.push(rank[worse[e]]);
+          else leaving.push_back(worse[e]);  // a node between groups goes with the last before it
+        }
     }
   }
-
-  Lists out_, in_;
-  std::vector<int64_t> outs_, ins_;
-  std::vector<int32_t> next_, last_;  // of the same bucket
-  std::vector<int32_t> shelf_;        // the first node of each bucket
-  std::vector<bool> gone_;
-  std::vector<int32_t> sinks_, sources_;
-  int64_t middle_ = 0, top_ = 0;
-};
+}
 
 // place[h, j] of every key by the scores of every head; whether the rows were sound.
 inline bool rank_keys(const int32_t* rowptr, const int32_t* key, const double* scores,
-                      int64_t queries, int64_t keys, int64_t edges, int64_t heads, int32_t* place,
-                      int threads) {
+                      const double* effects, int64_t queries, int64_t keys, int64_t edges,
+                      int64_t heads, int32_t* place, int threads) {
   if (!rises(rowptr, queries, edges)) return false;
   for (int64_t e = 0; e < edges; ++e)
     if (uint64_t(key[e]) >= uint64_t(keys)) return false;
   parallel_for(heads, threads, [&](int64_t h) {
-    Ranking(Preferences(rowptr, key, scores + h * edges, queries, keys))
-        .write(keys, place + h * keys);
+    const Preferences preferences(rowptr, key, scores + h * edges, queries, keys);
+    order_keys(preferences, effects + h * keys, keys, place + h * keys);
   });
   return true;
 }

@@ -133,7 +133,7 @@ def test_a_file_finds_its_neighbours_and_takes_a_checkpoint(tmp_path):
         (FILE + "from torch_geometric.nn import GCNConv\nmodel = GCNConv(4, 4)\n",
          "model has no attention layer to capture; it consists of GCNConv"),
         (FILE + "data.edge_index = torch.stack([torch.arange(20), torch.arange(20)])\n",
-         "nothing to compare in convs.0, convs.1: every query has a single key"),
+         "nothing to compare in convs.0, convs.1: no query has more than one key"),
         (FILE + "data.x[3] = float('nan')\n", "weights are not numbers"),
         (FILE + "names = ['one']\n", "names"),
     ],

@@ -6,13 +6,13 @@ over pairs of keys that neither ranks equal. Static attention has no discordant 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
 from dynagat.analysis.resample import Estimate, Resampling
-from dynagat.analysis.rows import Rows, highest
+from dynagat.analysis.rows import Rows, highest, signs
 
 MAX_WEDGES = 1_000_000  # up to so many (query, key, query) all pairs are looked at
 MAX_PAIRS = 20_000
@@ -28,6 +28,7 @@ class Pairs:
     share: Tensor  # [P]: how much each counts, if pairs were not drawn evenly
     pair: Tensor  # [S]: the pair that shares, ascending
     edge: Tensor  # [2, S]: the edge of each of the two to the shared key
+    compared: Tensor  # [C]: those of the S whose order is compared
     is_exact: bool
 
     def __len__(self) -> int:
@@ -102,12 +103,13 @@ def _meet(rows: Rows, first: Tensor, second: Tensor, times: Tensor, is_exact: bo
     shared = torch.bincount(pair, minlength=len(few))
     # A pair is met once for each key it shares, so it counts the less the more it shares.
     share = torch.ones(len(few)) if is_exact else times / shared.clamp_min(1)
-    pairs = Pairs(few, many, share.float(), pair, torch.stack([mine, theirs]), is_exact)
+    every = torch.arange(len(pair))
+    pairs = Pairs(few, many, share.float(), pair, torch.stack([mine, theirs]), every, is_exact)
     return _take(pairs, (shared >= 2).nonzero()[:, 0])
 
 
 def _thinned(pairs: Pairs, generator: torch.Generator) -> Pairs:
-    """No more than MAX_PAIRS pairs, and of each no more than MAX_SHARED keys."""
+    """No more than MAX_PAIRS pairs, and of each no more than MAX_SHARED keys to compare."""
     is_exact = pairs.is_exact
     if len(pairs) > MAX_PAIRS:
         chosen = torch.randperm(len(pairs), generator=generator)[:MAX_PAIRS].sort().values
@@ -118,9 +120,7 @@ def _thinned(pairs: Pairs, generator: torch.Generator) -> Pairs:
     turn = torch.arange(len(order)) - (count.cumsum(0) - count)[pairs.pair[order]]
     kept = order[turn < MAX_SHARED].sort().values
     is_exact = is_exact and len(kept) == len(order)
-    return Pairs(
-        pairs.first, pairs.second, pairs.share, pairs.pair[kept], pairs.edge[:, kept], is_exact
-    )
+    return replace(pairs, compared=kept, is_exact=is_exact)
 
 
 def _take(pairs: Pairs, chosen: Tensor) -> Pairs:
@@ -129,24 +129,24 @@ def _take(pairs: Pairs, chosen: Tensor) -> Pairs:
     kept = number[pairs.pair] >= 0
     first, second, share = (each[chosen] for each in (pairs.first, pairs.second, pairs.share))
     pair, edge = number[pairs.pair[kept]], pairs.edge[:, kept]
-    return Pairs(first, second, share, pair, edge, pairs.is_exact)
+    return Pairs(first, second, share, pair, edge, torch.arange(len(pair)), pairs.is_exact)
 
 
 def _taus(rows: Rows, pairs: Pairs) -> tuple[Tensor, Tensor]:
     """τ of each pair and head, [P, H], 0 where no comparison is left; and whether one is."""
-    count = torch.bincount(pairs.pair, minlength=len(pairs))
+    count = torch.bincount(pairs.pair[pairs.compared], minlength=len(pairs))
     begin = count.cumsum(0) - count
     tau = torch.zeros(len(pairs), rows.num_heads)
     is_comparable = torch.zeros(len(pairs), rows.num_heads)
     for size in count.unique().tolist():
         for some in (count == size).nonzero()[:, 0].split(max(1, 4_000_000 // size**2)):
-            at = begin[some, None] + torch.arange(size)  # [p, size]
+            at = pairs.compared[begin[some, None] + torch.arange(size)]  # [p, size]
             left, right = (rows.score[pairs.edge[side, at]] for side in (0, 1))  # [p, size, H]
             upper = torch.triu_indices(size, size, 1)
-            signs = (left[:, upper[0]] - left[:, upper[1]]).sign()
-            signs *= (right[:, upper[0]] - right[:, upper[1]]).sign()
-            total = signs.abs().sum(1)
-            tau[some] = signs.sum(1).float() / total.clamp_min(1)
+            both = signs(left[:, upper[0]], left[:, upper[1]])
+            both *= signs(right[:, upper[0]], right[:, upper[1]])
+            total = both.abs().sum(1)
+            tau[some] = both.sum(1) / total.clamp_min(1)
             is_comparable[some] = (total > 0).float()
     return tau, is_comparable
 
@@ -154,10 +154,13 @@ def _taus(rows: Rows, pairs: Pairs) -> tuple[Tensor, Tensor]:
 def _choices(rows: Rows, pairs: Pairs) -> tuple[Tensor, Tensor]:
     """Do they choose the same key, and could each have had the other's choice? [P, H] twice"""
     is_first = firsts(rows)
-    left, right = (is_first[pairs.edge[side]] for side in (0, 1))  # [S, H]
+    # Of all keys that are shared: among a few, equal choices would be met oftener than others.
+    kept = is_first.any(1)[pairs.edge].any(0)
+    left, right = (is_first[pairs.edge[side, kept]] for side in (0, 1))  # [firsts, H]
     counted = torch.zeros(len(pairs), rows.num_heads)
     either, other, both = (
-        counted.index_add(0, pairs.pair, each.float()) > 0 for each in (left, right, left & right)
+        counted.index_add(0, pairs.pair[kept], each.float()) > 0
+        for each in (left, right, left & right)
     )
     could_be = either & other
     return (both & could_be).float(), could_be.float()

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import torch
@@ -22,6 +23,9 @@ from dynagat.analysis.table import LayerAttention
 from dynagat.analysis.verdict import UNDECIDED, verdict
 
 
+TOLD_KEYS = 20  # of a ranking, as plain numbers
+
+
 @dataclass(frozen=True)
 class Head:
     """What was measured of one head; see docs/microscope.md for each number."""
@@ -38,7 +42,7 @@ class Head:
     interaction: Estimate  # share of the scores' variance that is neither query's nor key's
     entropy: Estimate  # beside that of uniform weights
     effective: Estimate  # neighbours
-    degree: float  # mean
+    degree: float  # mean, of queries with two keys or more; nan if none has
     self_loops: Mass | None  # None where there are none
     same_label: Mass | None  # of edges that are not loops; None without labels
     noise: Mass | None  # None without marks
@@ -72,7 +76,7 @@ class Attentiveness:
         return tuple(head for layer in self.layers for head in layer.heads)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain numbers and words, for JSON."""
+        """Plain numbers and words, for JSON; None where there was nothing to measure."""
         return {
             "layers": [
                 {
@@ -82,7 +86,8 @@ class Attentiveness:
                     "keys": layer.num_keys,
                     "edges": layer.num_edges,
                     "exact": layer.is_exact,
-                    "heads": [asdict(head) for head in layer.heads],
+                    "heads": [asdict(head, dict_factory=_plain) for head in layer.heads],
+                    "ranking": layer.ranking[:TOLD_KEYS].T.tolist(),  # of each head, its start
                 }
                 for layer in self.layers
             ]
@@ -92,6 +97,11 @@ class Attentiveness:
         from dynagat.analysis.wording import table
 
         return table(self)
+
+
+def _plain(items: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Without nan, of which JSON knows nothing."""
+    return {name: None if value != value else value for name, value in items}
 
 
 def how_attentive(
@@ -116,7 +126,11 @@ def how_attentive(
         seed: of the samples and resamples.
     """
     with capture(model) as attention, evaluating(model), torch.no_grad():
-        for part in parts(data):
+        for number, part in enumerate(parts(data)):
+            if number and not has_ids(part) and (labels is not None or noise is not None):
+                raise ValueError(
+                    "labels and noise are of one graph: a loader's batches need n_id and e_id"
+                )
             attention.on(part if has_ids(part) else None)
             (call or run)(model, part)
     labels = labels_of(data) if labels is None else labels
@@ -149,10 +163,11 @@ def measure(
         for name in names
     )
     if all(head.verdict == UNDECIDED for layer in layers for head in layer.heads):
-        has_choice = any(head.degree >= 2 for layer in layers for head in layer.heads)
+        is_single = all(math.isnan(head.degree) for layer in layers for head in layer.heads)
         shared = "no two queries share two keys that they rank apart"
-        why = shared if has_choice else "every query has a single key"
-        raise ValueError(f"there is nothing to compare in {', '.join(names)}: {why}")
+        why = "no query has more than one key" if is_single else shared
+        where = ", ".join(layer.name or layer.kind for layer in layers)
+        raise ValueError(f"there is nothing to compare in {where}: {why}")
     return Attentiveness(layers, attention)
 
 
@@ -234,23 +249,22 @@ def _layer(
 
 
 def _check(views: list[LayerAttention]) -> None:
+    name = views[0].layer or views[0].kind
     if len({view.num_heads for view in views}) > 1:
-        raise ValueError(f"layer {views[0].layer!r} had another number of heads in another call")
+        raise ValueError(f"layer {name!r} had another number of heads in another call")
     for view in views:
         bad = ~view.weight.isfinite() | (view.ranked.isnan())
         if bad.any():
             head = int(bad.any(0).nonzero()[0])
             count = f"{int(bad[:, head].sum())} of {len(bad)}"
-            raise ValueError(f"layer {view.layer!r}, head {head}: {count} weights are not numbers")
+            raise ValueError(f"layer {name!r}, head {head}: {count} weights are not numbers")
 
 
 def _by_chance(rows: Rows, comparisons: Comparisons, draws: Resampling, seed: int) -> float:
     """What one ranking explains of random scores: the fewer keys are shared, the more."""
     generator = torch.Generator().manual_seed(seed)
     score = torch.rand(len(rows.key), 1, generator=generator)
-    random = Rows(
-        rows.rowptr, rows.key, score, score, rows.is_self_loop, rows.query_id, rows.key_id
-    )
+    random = replace(rows, score=score, weight=score)
     effects = torch.zeros(rows.num_keys, 1).index_add(0, rows.key, score - 0.5)
     return explained(random, comparisons, effects, draws)[0][0].value
 
@@ -277,12 +291,15 @@ def _masses(
 
 def _at(values: Tensor, index: Tensor, name: str) -> Tensor:
     index = index.cpu()
+    if values.dim() != 1:
+        raise ValueError(f"{name} must have one axis, but has the shape {tuple(values.shape)}")
     if len(index) and int(index.max()) >= len(values):
         raise ValueError(f"{name} has {len(values)} entries, but {int(index.max())} was met")
     return values.cpu()[index]
 
 
 def _mean(each: list[Estimate]) -> Estimate:
+    each = [estimate for estimate in each if not math.isnan(estimate.value)]
     if not each:
         return NOTHING
     count = len(each)

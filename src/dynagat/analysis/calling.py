@@ -26,7 +26,8 @@ def evaluating(model: nn.Module) -> Iterator[None]:
 
 def parts(data: Any) -> Iterator[Any]:
     """The batches of a loader; else the data themselves."""
-    is_one = isinstance(data, (Tensor, tuple, list, dict)) or pyg.is_data(data)
+    is_list = isinstance(data, (tuple, list)) and not any(map(pyg.is_data, data))
+    is_one = is_list or isinstance(data, (Tensor, dict)) or pyg.is_data(data)
     if is_one or not hasattr(data, "__iter__"):
         yield data
     else:
@@ -48,9 +49,9 @@ def run(model: nn.Module, data: Any) -> Any:
     parameters = inspect.signature(model.forward).parameters.values()
     needed = [p.name for p in parameters if p.default is p.empty and p.kind is not p.VAR_KEYWORD
               and p.kind is not p.VAR_POSITIONAL]  # fmt: skip
-    if len(needed) == 1 and not hasattr(data, needed[0]):
+    if len(needed) == 1 and (needed[0] in ("data", "batch") or not hasattr(data, needed[0])):
         return model(data)
-    missing = [name for name in needed if getattr(data, name, None) is None]
+    missing = [name for name in needed if _look_up(data, name) is None]
     if missing:
         raise ValueError(
             f"data has no {missing[0]!r}, which the model's forward asks for; say how to run it "
@@ -58,8 +59,17 @@ def run(model: nn.Module, data: Any) -> Any:
         )
     wanted = [p.name for p in parameters if p.name in ("edge_attr", "edge_attr_dict")]
     if any(getattr(module, "edge_dim", None) for module in model.modules()):
-        needed += [name for name in wanted if name not in needed and hasattr(data, name)]
+        extra = [name for name in wanted if name not in needed]
+        needed += [name for name in extra if _look_up(data, name) is not None]
     return model(**{name: getattr(data, name) for name in needed})
+
+
+def _look_up(data: Any, name: str) -> Any:
+    """An attribute of the data; None where there is none."""
+    try:
+        return getattr(data, name, None)
+    except KeyError:  # how a HeteroData says that no type has it
+        return None
 
 
 def labels_of(data: Any) -> Tensor | None:

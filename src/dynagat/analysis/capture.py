@@ -308,9 +308,10 @@ def _views_of_sight(
     """One for each element of the batch; the caller's edges in their order, then loops."""
     num_edges, device = sight.weights.shape[-2], sight.rowptr.device
     rows = torch.arange(len(sight.rowptr) - 1, device=device).repeat_interleave(sight.rowptr.diff())
+    query = rows // sight.num_relations if sight.num_relations > 1 else rows
     place = sight.edge_id.long()
-    ends = torch.full((2, num_edges), -1, device=device)
-    ends[:, place] = torch.stack([rows // sight.num_relations, sight.key_index.long()])
+    ends = [torch.full((num_edges,), -1, device=device).index_copy_(0, place, each)
+            for each in (query, sight.key_index.long())]  # fmt: skip
     edge_id = torch.arange(num_edges, device=device)
     edge_id[num_given:] = -1
     if loops is not None:
@@ -319,9 +320,9 @@ def _views_of_sight(
     numbers = [each.flatten(0, -3) if each.dim() > 2 else each[None] for each in
                (sight.weights, sight.scores)]  # fmt: skip
     if not _is_whole(sight):
-        there = ends[0] >= 0
-        ends, edge_id = ends[:, there], edge_id[there]
-        numbers = [each[:, there] for each in numbers]
+        there = (ends[0] >= 0).nonzero()[:, 0]
+        *ends, edge_id = (each.index_select(0, there) for each in (*ends, edge_id))
+        numbers = [each.index_select(1, there) for each in numbers]
     for weight, score in zip(*numbers, strict=True):
         yield _view(about, (ends[0], ends[1], edge_id), weight, score)
 

@@ -2,6 +2,8 @@
 
 entropy_i = -Σ_j α_ij log α_ij, at most log degree_i
 effective_i = exp(entropy_i), at most degree_i: a number of neighbours
+
+A neighbour counts as often as it has an edge, for uniform weights are uniform over edges.
 """
 
 from __future__ import annotations
@@ -27,14 +29,19 @@ class Mass:
 
 
 def entropy(rows: Rows) -> Tensor:  # [Q, H]
-    return rows.sum(-torch.special.xlogy(rows.weight, rows.weight)).clamp_min(0)
+    """Of weights divided by their total, which is one but for rounding to half precision."""
+    is_simple = bool((rows.times == 1).all())
+    share = rows.weight if is_simple else rows.weight / rows.times[:, None]  # of parallel edges
+    total = rows.sum(rows.weight).clamp_min(torch.finfo(rows.weight.dtype).tiny)
+    spent = rows.sum(torch.special.xlogy(rows.weight, share)) / total
+    return (total.log() - spent).clamp_min(0)
 
 
 def sharpness(rows: Rows, draws: Resampling) -> tuple[list[Estimate], list[Estimate], float]:
     """Of queries with two keys or more, per head: the mean of entropy_i / log degree_i, the mean of
     effective_i; and their mean degree."""
-    degree = rows.degree[:, None].float()
-    chooses = (degree >= 2).float()
+    degree = rows.sum(rows.times)[:, None].float()
+    chooses = (rows.degree[:, None] >= 2).float()
     one = chooses.expand(-1, rows.num_heads)
     found = entropy(rows)
     relative = found / degree.log().where(degree >= 2, torch.ones(()))
@@ -51,14 +58,18 @@ def mass_on(
     """Per head, on the edges with a mark [E], among those that count at all [E], of each view."""
     query = numbered([view.query.cpu() for view in views])[0]
     weight = torch.cat([view.weight.cpu() for view in views])
-    mark, counts = (torch.cat(list(each)).cpu().float()[:, None] for each in (marks, among))
-    even = torch.bincount(query, minlength=draws.num_queries)[query, None].float().reciprocal()
+    mark, counts = (torch.cat(list(each)).cpu() for each in (marks, among))
+    even = torch.bincount(query, minlength=draws.num_queries)[query].float().reciprocal()
 
-    def total(values: Tensor) -> Tensor:
-        return torch.zeros(draws.num_queries, values.shape[1]).index_add(0, query, values)
+    def total(there: Tensor) -> Tensor:  # [E] -> [Q, H]
+        zeros = torch.zeros(draws.num_queries, weight.shape[1])
+        if there.all():
+            return zeros.index_add(0, query, weight.float())
+        some = there.nonzero()[:, 0]
+        return zeros.index_add(0, query[some], weight[some].float())
 
-    shares = draws.ratio(total(weight.float() * mark * counts), total(weight.float() * counts))
-    uniform = float((even * mark * counts).sum() / (even * counts).sum())
+    shares = draws.ratio(total(mark & counts), total(counts))
+    uniform = float(even[mark & counts].sum() / even[counts].sum())
     return [Mass(share, uniform) for share in shares]
 
 

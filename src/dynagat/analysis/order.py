@@ -11,12 +11,13 @@ import torch
 from torch import Tensor
 
 from dynagat.analysis.resample import Estimate, Resampling
-from dynagat.analysis.rows import Rows
+from dynagat.analysis.rows import Rows, signs
 from dynagat.native import kernels
 
 MAX_COMPARISONS = 1_000_000  # up to so many all are made
 MAX_QUERIES = 10_000  # else so many queries are drawn,
 MAX_OF_QUERY = 64  # and so many comparisons of each
+FEW_KEYS = 10  # up to so many all orders are searched
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,7 +31,7 @@ class Comparisons:
 
     def signs(self, rows: Rows) -> Tensor:
         """[M, H]: 1 if the first is ranked higher, -1 if the second, 0 if they are equal."""
-        return (rows.score[self.edge[0]] - rows.score[self.edge[1]]).sign()
+        return signs(rows.score[self.edge[0]], rows.score[self.edge[1]])
 
 
 def find_comparisons(rows: Rows, seed: int = 0) -> Comparisons:
@@ -65,28 +66,24 @@ def explained(
     """Per head: the share of comparisons that one ranking of all keys explains; and the places of
     the keys in it, [K, H], 0 for the best. Each query counts alike.
 
-    Of two rankings the better: that by the preferences of all queries, and that by `effects`
-    [K, H], the keys' share in the scores.
+    Args:
+        effects: [K, H], the keys' share in the scores, by which contradictions are settled.
     """
     signs = comparisons.signs(rows)
-    candidates = [rank_keys(rows), effects.argsort(0, descending=True).argsort(0)]
-    shares = [_told(rows, comparisons, signs, places) for places in candidates]
-    totals = torch.stack([(share * comparisons.share[:, None]).sum(0) for share in shares])
-    best = totals.argmax(0)
-    places = torch.stack(candidates)[best, :, torch.arange(rows.num_heads)].T
-    places = _improved(rows, comparisons, signs, places)
+    places = _improved(rows, comparisons, signs, rank_keys(rows, effects))
     right = _told(rows, comparisons, signs, places)
     above, below = (_by_query(rows, comparisons, each) for each in (right, signs.abs()))
     return draws.ratio(above, below), places
 
 
-def rank_keys(rows: Rows) -> Tensor:
-    """[K, H]: the place of each key, such that few queries' rankings contradict it; none, if none
-    need to."""
+def rank_keys(rows: Rows, effects: Tensor) -> Tensor:
+    """[K, H]: the place of each key in an order that no query's ranking contradicts, if there is
+    one; where there is a choice or a contradiction, keys of larger effect [K, H] go first."""
     if kernels is None:
-        columns = [_rank_in_python(rows, head) for head in range(rows.num_heads)]
+        columns = [_rank_in_python(rows, effects, head) for head in range(rows.num_heads)]
         return torch.stack(columns, dim=1)
-    arrays = [rows.rowptr.int(), rows.key.int(), rows.score.T.double().contiguous()]
+    arrays = [rows.rowptr.int(), rows.key.int()]
+    arrays += [each.T.double().contiguous() for each in (rows.score, effects)]
     places = torch.zeros(rows.num_heads, rows.num_keys, dtype=torch.int32)
     kernels.rank(
         arrays=[array.data_ptr() for array in (*arrays, places)],
@@ -112,7 +109,8 @@ def _by_query(rows: Rows, comparisons: Comparisons, values: Tensor) -> Tensor:
 
 
 def _improved(rows: Rows, comparisons: Comparisons, signs: Tensor, places: Tensor) -> Tensor:
-    """With few keys: move each to where it contradicts least, until none can be moved."""
+    """With few keys: the best of all orders; with some: move each key to where it contradicts
+    least, until none can be moved."""
     if rows.num_keys > 128:
         return places
     first, second = (rows.key[edge] for edge in comparisons.edge)
@@ -121,9 +119,28 @@ def _improved(rows: Rows, comparisons: Comparisons, signs: Tensor, places: Tenso
         wins = torch.zeros(rows.num_keys, rows.num_keys, dtype=torch.double)
         value = (signs[:, head] * comparisons.share).double()
         wins.index_put_((first, second), value, accumulate=True)
-        order = places[:, head].argsort().tolist()
-        found.append(torch.tensor(_settled(order, wins - wins.T)).argsort())
+        if rows.num_keys <= FEW_KEYS:
+            order = _best_order((wins - wins.T).tolist())
+        else:
+            order = _settled(places[:, head].argsort().tolist(), wins - wins.T)
+        found.append(torch.tensor(order, dtype=torch.long).argsort())
     return torch.stack(found, dim=1)
+
+
+def _best_order(net: list[list[float]]) -> list[int]:
+    """Set by set of the keys that come first: which of them is best the last?"""
+    keys = range(len(net))
+    worth, last = [0.0] * (1 << len(net)), [0] * (1 << len(net))
+    for some in range(1, 1 << len(net)):
+        there = [key for key in keys if some >> key & 1]
+        worth[some], last[some] = max(
+            (worth[some ^ 1 << key] + sum(net[other][key] for other in there), key) for key in there
+        )
+    order, some = [], (1 << len(net)) - 1
+    while some:
+        order.append(last[some])
+        some ^= 1 << last[some]
+    return order[::-1]
 
 
 def _settled(order: list[int], net: Tensor) -> list[int]:
@@ -144,46 +161,44 @@ def _settled(order: list[int], net: Tensor) -> list[int]:
     return order
 
 
-def _rank_in_python(rows: Rows, head: int) -> Tensor:
-    """What csrc/ranking.h does, with a heap: see there."""
-    after, before = _preferences(rows, head)
-    surplus = {node: len(after[node]) - len(before[node]) for node in {*after, *before}}
-    heap = [(-value, node) for node, value in surplus.items()]
-    heapq.heapify(heap)
-    sinks = [node for node in surplus if not after[node]]
-    sources = [node for node in surplus if not before[node]]
-    front, back, gone = [], [], set()
-
-    def remove(node: int) -> None:
-        gone.add(node)
-        for ways, opposite, ends, step in ((after, before, sources, 1), (before, after, sinks, -1)):
-            for other in ways[node]:
-                if other not in gone:
-                    opposite[other].remove(node)
-                    surplus[other] += step
-                    heapq.heappush(heap, (-surplus[other], other))
-                    if not opposite[other]:
-                        ends.append(other)
-
-    while len(gone) < len(surplus):
-        side, ends = (back, sinks) if sinks else (front, sources)
-        node = ends.pop() if ends else heapq.heappop(heap)[1]
-        if node in gone:
+def _rank_in_python(rows: Rows, effects: Tensor, head: int) -> Tensor:
+    """What csrc/ranking.h does: see there."""
+    after, waits = _preferences(rows, head)
+    by_effect = effects[:, head].argsort(descending=True, stable=True).tolist()
+    rank = {key: place for place, key in enumerate(by_effect)}
+    free = [rank[key] for key in by_effect if not waits[key]]
+    order: list[int] = []
+    gone: set[int] = set()
+    left = iter(by_effect)
+    while len(order) < rows.num_keys:
+        chosen = by_effect[heapq.heappop(free)] if free else next(key for key in left
+                                                                  if key not in gone)  # fmt: skip
+        if chosen in gone:
             continue
-        side.append(node)
-        remove(node)
-    ranked = [node for node in (*front, *reversed(back)) if node < rows.num_keys]
-    rest = sorted(set(range(rows.num_keys)) - set(ranked))
-    return torch.tensor(ranked + rest).argsort()
+        order.append(chosen)
+        leaving = [chosen]
+        while leaving:
+            node = leaving.pop()
+            gone.add(node)
+            for other in after[node]:
+                waits[other] -= 1
+                if waits[other] == 0 and other not in gone:
+                    if other < rows.num_keys:
+                        heapq.heappush(free, rank[other])
+                    else:
+                        leaving.append(other)
+    return torch.tensor(order).argsort()
 
 
-def _preferences(rows: Rows, head: int) -> tuple[dict[int, list[int]], dict[int, list[int]]]:
-    """The nodes that come after each node, and before each, some more than once."""
-    after, before, extra = defaultdict(list), defaultdict(list), rows.num_keys
+def _preferences(rows: Rows, head: int) -> tuple[dict[int, list[int]], dict[int, int]]:
+    """The nodes after each node, some more than once, and how many are before each."""
+    after: dict[int, list[int]] = defaultdict(list)
+    before: dict[int, int] = defaultdict(int)
+    extra = rows.num_keys
 
     def link(better: int, worse: int) -> None:
         after[better].append(worse)
-        before[worse].append(better)
+        before[worse] += 1
 
     for begin, end in zip(rows.rowptr[:-1].tolist(), rows.rowptr[1:].tolist(), strict=True):
         groups: dict[float, list[int]] = defaultdict(list)

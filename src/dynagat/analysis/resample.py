@@ -25,7 +25,12 @@ class Estimate:
     def __str__(self) -> str:
         if math.isnan(self.value):
             return "-"
-        return f"{self.value:.2f} [{self.low:.2f}, {self.high:.2f}]"
+        return f"{two_digits(self.value)} [{self.low:.2f}, {self.high:.2f}]"
+
+
+def two_digits(value: float) -> str:
+    """But 1.00 only for one: short of it means something else."""
+    return ">0.99" if 0.995 <= value < 1 else f"{value:.2f}"
 
 
 NOTHING = Estimate(math.nan, math.nan, math.nan)
@@ -51,8 +56,17 @@ class Resampling:
     def ratio(self, above: Tensor, below: Tensor) -> list[Estimate]:
         """Σ above / Σ below over queries, [Q, H] twice -> one estimate per head."""
         value = above.sum(0, dtype=torch.double) / below.sum(0, dtype=torch.double)
-        above, below = above[self.kept].float(), below[self.kept].float()
-        return self.around(value, (self.counts @ above) / (self.counts @ below))
+        there = below.ne(0).any(1).nonzero()[:, 0]  # some may have been measured of some only
+        kept = there
+        if len(there) > MAX_QUERIES:
+            again = torch.Generator().manual_seed(self.seed)
+            kept = there[torch.randperm(len(there), generator=again)[:MAX_QUERIES]]
+        counts, (above, below) = self.counts[:, : len(kept)], (above[kept], below[kept])
+        drawn = (counts @ above.float()) / (counts @ below.float())
+        if len(kept) < len(there):
+            scale = math.sqrt(len(kept) / len(there))
+            drawn = value + (drawn - drawn.nanmean(0)) * scale
+        return estimates(value, drawn)
 
     def pairs(self, above: Tensor, below: Tensor, first: Tensor, second: Tensor) -> list[Estimate]:
         """Σ above / Σ below over pairs of queries, [P, H] twice; a pair counts as often as both."""
@@ -61,13 +75,6 @@ class Resampling:
         counts = torch.poisson(torch.ones(DRAWS, len(met)), self._generator)
         both = counts[:, first] * counts[:, second]  # [DRAWS, P]
         return estimates(value, (both @ above.float()) / (both @ below.float()))
-
-    def around(self, value: Tensor, drawn: Tensor) -> list[Estimate]:
-        """[H] of all queries, with the spread of [DRAWS, H] of the kept ones scaled to all."""
-        if self.scale == 1:
-            return estimates(value, drawn)
-        middle = drawn.nanmean(0)
-        return estimates(value, value + (drawn - middle) * self.scale)
 
 
 def estimates(values: Tensor, drawn: Tensor) -> list[Estimate]:

@@ -18,12 +18,14 @@ class Rows:
 
     A node in another call of the layer is another query and another key, for there it may have
     another representation. Of parallel edges the highest score and the summed weight are kept.
+    Half precision is widened, for sums would be rounded to it.
     """
 
     rowptr: Tensor  # [Q + 1]
     key: Tensor  # [E], in 0 .. K - 1
     score: Tensor  # [E, H]: what ranks the keys
     weight: Tensor  # [E, H]
+    times: Tensor  # [E]: of how many parallel edges
     is_self_loop: Tensor  # [E]
     query_id: Tensor  # [Q]: the node
     key_id: Tensor  # [K]
@@ -69,13 +71,14 @@ def rows_of(views: Sequence[LayerAttention]) -> Rows:
         for name in ("ranked", "weight")
     )
     loops = torch.cat([view.is_self_loop.cpu() for view in views])[order]
-    single, place = torch.unique_consecutive(code, return_inverse=True)
+    score, weight = (each.to(_wide(each.dtype)) for each in (score, weight))
+    single, place, times = torch.unique_consecutive(code, return_inverse=True, return_counts=True)
     if len(single) < len(code):
         score, weight, loops = _merged(place, len(single), score, weight, loops)
     row = single // max(1, len(key_id))
     rowptr = torch.searchsorted(row, torch.arange(len(query_id) + 1))
     key = single - row * max(1, len(key_id))
-    return Rows(rowptr, key, score, weight, loops, query_id, key_id)
+    return Rows(rowptr, key, score, weight, times, loops, query_id, key_id)
 
 
 def numbered(ids: list[Tensor]) -> tuple[Tensor, Tensor]:
@@ -94,6 +97,15 @@ def highest(values: Tensor, place: Tensor, count: int) -> Tensor:
     """[E, H] -> [count, H]: the largest of the values at each place, -inf where there is none."""
     lowest = values.new_full((count, values.shape[1]), -torch.inf)
     return lowest.scatter_reduce(0, place[:, None].expand_as(values), values, "amax")
+
+
+def signs(left: Tensor, right: Tensor) -> Tensor:
+    """1 where the left is higher, -1 where the right is, 0 where neither: of infinities too."""
+    return (left > right).float() - (left < right).float()
+
+
+def _wide(dtype: torch.dtype) -> torch.dtype:
+    return torch.promote_types(dtype, torch.float32)
 
 
 def _merged(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import torch
@@ -11,6 +12,9 @@ from dynagat.analysis.agreement import firsts
 from dynagat.analysis.resample import Estimate, Resampling, estimates
 from dynagat.analysis.rows import Rows
 
+# A key with few choosers is chosen in a new sample as a Poisson number is above zero, of variance
+# about its mean; one with a single chooser is in a resample with the variance (1 - 1/e) / e.
+RARE = ((1 - math.exp(-1)) / math.e) ** -0.5
 EXACT = 2_000_000  # edges · queries up to which the largest matching is found exactly
 
 
@@ -24,22 +28,23 @@ class Selection:
 
 
 def selection(rows: Rows, limit: int, draws: Resampling) -> list[Selection]:
-    """Per head, of `limit` keys that could be chosen. Of best keys that are tied, the first counts.
+    """Per head, of `limit` keys that could be chosen. A query whose best keys tie chooses none.
 
-    An interval is the spread of the share in samples of the queries, around the share of all: a
-    sample has fewer distinct choices, so its own share would be that of a smaller graph.
+    A resample has fewer distinct choices, so its own share would be that of a smaller graph. The
+    interval is the spread of resamples around the share of all, less what comes from some having
+    more distinct queries than others, and widened by `RARE`.
     """
     chooses = rows.degree >= 2
     choice = torch.where(chooses[:, None], _choices(rows), rows.num_keys)  # [Q, H]
     count = torch.tensor([len(_known(column, rows.num_keys).unique()) for column in choice.T])
+    limit = max(limit, int(count.max()))  # which may have been found a little low
     there = (draws.counts > 0).float()  # [draws, kept]
-    sizes = (there @ chooses[draws.kept].float()).clamp(1, max(1, limit))[:, None]
+    sizes = (there @ chooses[draws.kept].float())[:, None].double()
     kept = choice[draws.kept]
-    spread = torch.stack([_distinct(column, there, rows.num_keys) for column in kept.T], 1) / sizes
-    spread = spread.double()
+    distinct = torch.stack([_distinct(column, there, rows.num_keys) for column in kept.T], 1)
+    spread = RARE * _without(sizes, distinct.double()) / draws.scale
     share = count.double() / limit if limit else torch.full((rows.num_heads,), torch.nan)
-    around = (share + (spread - spread.mean(0)) * draws.scale).clamp(0, 1)
-    found = estimates(share, around)
+    found = estimates(share, (share + spread / max(1, limit)).clamp(0, 1))
     return [
         Selection(estimate, int(number), limit)
         for estimate, number in zip(found, count.tolist(), strict=True)
@@ -47,10 +52,17 @@ def selection(rows: Rows, limit: int, draws: Resampling) -> list[Selection]:
 
 
 def _choices(rows: Rows) -> Tensor:  # [Q, H]
-    """The key that each query ranks first; K for a query without keys."""
-    none = torch.full((rows.num_queries, rows.num_heads), rows.num_keys)
-    key = torch.where(firsts(rows), rows.key[:, None], rows.num_keys)
-    return none.scatter_reduce(0, rows.query[:, None].expand_as(key), key, "amin")
+    """The key that each query ranks first; K where there is none, or more than one."""
+    is_first = firsts(rows)
+    key = rows.sum(torch.where(is_first, rows.key[:, None], 0))
+    return torch.where(rows.sum(is_first.long()) == 1, key, rows.num_keys)
+
+
+def _without(cause: Tensor, effect: Tensor) -> Tensor:
+    """What a straight line in `cause` [draws, 1] leaves of `effect` [draws, H], around zero."""
+    cause, effect = cause - cause.mean(0), effect - effect.mean(0)
+    slope = (cause * effect).sum(0) / cause.square().sum(0).clamp_min(1e-9)
+    return effect - cause * slope
 
 
 def _known(choice: Tensor, num_keys: int) -> Tensor:
@@ -78,22 +90,24 @@ def selectable(rows: Rows) -> int:
 
 
 def _greedy_matching(query: Tensor, key: Tensor, num_queries: int, num_keys: int) -> int:
-    """Rounds in which each free query asks its rarest free key, and each key takes one."""
-    fan = torch.bincount(key, minlength=num_keys)
-    rarest_first = (fan[key] * num_keys + key).sort().indices
-    query, key, count = query[rarest_first], key[rarest_first], 0
-    place = torch.arange(len(key))
+    """Rounds in which each free query asks its rarest free key, and each key takes the query with
+    the fewest free keys."""
+    count, none = 0, torch.iinfo(torch.long).max
     while len(key):
-        first = torch.full((num_queries,), len(key)).scatter_reduce(0, query, place, "amin")
-        asks = first[first < len(key)]
-        taker = torch.full((num_keys,), len(key)).scatter_reduce(0, key[asks], asks, "amin")
-        taken = taker[taker < len(key)]
-        count += len(taken)
-        free = torch.ones(num_queries, dtype=torch.bool)
-        free[query[taken]] = False
-        left = free[query] & (taker[key] == len(key))
+        width = torch.bincount(query, minlength=num_queries)
+        fan = torch.bincount(key, minlength=num_keys)
+        rarest = torch.full((num_queries,), none)
+        rarest = rarest.scatter_reduce(0, query, fan[key] * num_keys + key, "amin")
+        asks = (width > 0).nonzero()[:, 0]
+        taker = torch.full((num_keys,), none).scatter_reduce(
+            0, rarest[asks] % num_keys, width[asks] * num_queries + asks, "amin"
+        )
+        is_taken = taker < none
+        count += int(is_taken.sum())
+        is_free = torch.ones(num_queries, dtype=torch.bool)
+        is_free[taker[is_taken] % num_queries] = False
+        left = is_free[query] & ~is_taken[key]
         query, key = query[left], key[left]
-        place = torch.arange(len(key))
     return count
 
 

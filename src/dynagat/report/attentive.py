@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
+from dynagat.analysis.resample import two_digits
 from dynagat.report import wording
 from dynagat.report.tables import Row
 
@@ -38,7 +39,10 @@ def _cells(row: Row, heads: list[dict[str, Any]]) -> list[str]:
     def mean(read: Callable[[dict[str, Any]], float | None], digits: int = 2) -> str:
         values = [read(head) for head in heads]
         known = [value for value in values if value is not None and math.isfinite(value)]
-        return f"{sum(known) / len(known):.{digits}f}" if known else wording.NOTHING
+        if not known:
+            return wording.NOTHING
+        value = sum(known) / len(known)
+        return two_digits(value) if digits == 2 else f"{value:.{digits}f}"
 
     verdicts = Counter(head["verdict"] for head in heads)
     runs = sum("layers" in (run.exhibits.get("microscope") or {}) for run in row.runs)

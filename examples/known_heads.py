@@ -1,0 +1,113 @@
+"""Heads of which it is known what they are: the cases that the verdicts' limits are set by.
+
+Prints the table of docs/microscope.md; takes about a minute.
+"""
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from dynagat import DPGATConv, GATConv, GATv2Conv, how_attentive
+from dynagat.analysis.attentive import Attentiveness
+from dynagat.benchmarks import DICTIONARY_LOOKUP
+from dynagat.experiment import grid, revive, run
+
+K = 8  # of DictionaryLookup
+
+
+def random_graph(num_nodes: int = 200, degree: int = 10) -> tuple[Tensor, Tensor]:
+    edges = torch.randint(num_nodes, (2, num_nodes * degree))
+    return torch.randn(num_nodes, 16), edges
+
+
+def untrained(layer: nn.Module) -> Attentiveness:
+    return how_attentive(layer, random_graph())
+
+
+def uniform() -> Attentiveness:
+    """As a GCN weighs its neighbours, up to a factor of each."""
+    layer = GATv2Conv(16, 8, heads=4)
+    nn.init.zeros_(layer.att)
+    return untrained(layer)
+
+
+def dictionary(mechanism: str, heads: int = 1) -> Attentiveness:
+    """Trained to look up: each query needs a key of its own."""
+    (settings,) = grid(DICTIONARY_LOOKUP.settings, [f"k={K}", "max_rounds=30", f"heads={heads}"])
+    benchmark = DICTIONARY_LOOKUP.with_settings(settings)
+    record = run(benchmark, mechanism, 0)
+    assert record.weights is not None
+    return how_attentive(*revive(benchmark, mechanism, 0, record.weights))
+
+
+class Chooser(nn.Module):
+    """Embed, attend, name the value."""
+
+    def __init__(self, layer: nn.Module, width: int) -> None:
+        super().__init__()
+        self.embed, self.layer, self.out = nn.Linear(13, 32), layer, nn.Linear(width, 8)
+
+    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        return self.out(self.layer(self.embed(x).relu(), edge_index))
+
+
+def priorities(num_nodes: int = 150) -> tuple[Tensor, Tensor, Tensor]:
+    """Each node must name the value of its neighbour with the highest priority, for all the same."""
+    key = torch.rand(num_nodes, num_nodes).argsort(1)[:, :6]
+    query = torch.arange(num_nodes)[:, None].expand_as(key)
+    priority, value = torch.rand(num_nodes), torch.randint(8, (num_nodes,))
+    columns = priority[:, None], F.one_hot(value, 8), torch.randn(num_nodes, 4)
+    answer = value[key.gather(1, priority[key].argmax(1, keepdim=True))[:, 0]]
+    return torch.cat(columns, 1), torch.stack([key.flatten(), query.flatten()]), answer
+
+
+def one_ranking(layer: nn.Module, width: int) -> Attentiveness:
+    model = Chooser(layer, width)
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
+    for _ in range(300):
+        x, edges, answer = priorities()
+        optimizer.zero_grad()
+        F.cross_entropy(model(x, edges), answer).backward()
+        optimizer.step()
+    x, edges, _ = priorities()
+    return how_attentive(model, (x, edges))
+
+
+CASES = {
+    "GAT, untrained, 8 heads": lambda: untrained(GATConv(16, 8, heads=8)),
+    f"GAT trained on DictionaryLookup, k = {K}": lambda: dictionary("gat"),
+    f"GAT trained on DictionaryLookup, k = {K}, 8 heads": lambda: dictionary("gat", 8),
+    "GATv2 with a = 0, 4 heads: as a GCN": uniform,
+    "GATv2 trained on data with one ranking": lambda: one_ranking(
+        GATv2Conv(32, 16, add_self_loops=False), 16
+    ),
+    "GATv2, untrained, 8 heads": lambda: untrained(GATv2Conv(16, 8, heads=8)),
+    "DPGAT, untrained, 8 heads": lambda: untrained(DPGATConv(16, 8, heads=8)),
+    f"GATv2 trained on DictionaryLookup, k = {K}": lambda: dictionary("gatv2"),
+    f"DPGAT trained on DictionaryLookup, k = {K}": lambda: dictionary("dpgat"),
+}
+
+
+def line(name: str, found: Attentiveness) -> str:
+    """The extremes over the heads, and the verdicts."""
+    columns = [
+        [getattr(head, number).value for head in found.heads]
+        for number in ("agreement", "same_choice")
+    ]
+    columns.append([head.effective.value / head.degree for head in found.heads])
+    verdicts = sorted({head.verdict for head in found.heads})
+    counts = [f"{sum(head.verdict == each for head in found.heads)} {each}" for each in verdicts]
+    return f"| {name} | {' | '.join(map(spread, columns))} | {', '.join(counts)} |"
+
+
+def spread(values: list[float]) -> str:
+    low, high = min(values), max(values)
+    return f"{low:.2f}" if f"{low:.2f}" == f"{high:.2f}" else f"{low:.2f} to {high:.2f}"
+
+
+if __name__ == "__main__":
+    print("| head | agreement τ | same choice | neighbours / degree | verdict |")
+    print("| --- | ---: | ---: | ---: | --- |")
+    for name, look in CASES.items():
+        torch.manual_seed(0)
+        print(line(name, look()), flush=True)

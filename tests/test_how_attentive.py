@@ -1,0 +1,471 @@
+"""how_attentive: verdicts on known heads, any model on any data, a sentence where it cannot."""
+
+from __future__ import annotations
+
+import json
+import math
+import warnings
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch_geometric import nn as pyg
+from torch_geometric.data import Batch, Data, HeteroData
+
+from dynagat import DPGATConv, GATConv, GATv2Conv, capture, how_attentive, measure
+from dynagat.analysis.verdict import verdict
+from dynagat.data.dictionary import make_dictionary
+from dynagat.nn.lookup import DictionaryNetwork
+from tests.scores import NAN, attention_of, head_of, random_scores, view_of
+
+UNIFORM, UNDECIDED = "uniform: not attending", "nothing to compare"
+LAYERS = {"gat": GATConv, "gatv2": GATv2Conv, "dpgat": DPGATConv}
+
+# Verdicts
+
+
+def test_a_head_that_weighs_all_keys_alike_does_not_attend() -> None:
+    head = head_of(torch.full((6, 5), 0.3))
+    assert head.verdict == UNIFORM
+    assert head.entropy.value == pytest.approx(1)
+    assert head.effective.value == pytest.approx(5)
+    assert head.selection.selected == 0
+
+
+def test_a_head_that_hardly_tells_keys_apart_does_not_attend() -> None:
+    head = head_of(1e-3 * random_scores(0, 20, 10))
+    assert head.agreement.value < 0.2
+    assert head.verdict == UNIFORM
+
+
+def test_a_gat_head_that_hardly_tells_keys_apart_is_static_nevertheless() -> None:
+    torch.manual_seed(0)
+    layer = GATConv(3, 4)
+    nn.init.normal_(layer.att_src, std=1e-4)
+    assert how_attentive(layer, (torch.randn(9, 3), complete(9))).heads[0].verdict == "static"
+
+
+@pytest.mark.parametrize("kind", [GATv2Conv, DPGATConv, pyg.GATv2Conv, pyg.TransformerConv])
+def test_a_layer_whose_attention_vectors_are_zero_does_not_attend(kind) -> None:
+    layer = kind(3, 4, heads=2)
+    with torch.no_grad():
+        for name, parameter in layer.named_parameters():
+            if name == "att" or name.startswith(("lin_l", "lin_key")):
+                parameter.zero_()
+    report = how_attentive(layer, (torch.randn(9, 3), complete(9)))
+    assert [head.verdict for head in report.heads] == [UNIFORM, UNIFORM]
+
+
+def test_random_dot_products_are_dynamic() -> None:
+    torch.manual_seed(0)
+    report = how_attentive(DPGATConv(8, 8, heads=4), (3 * torch.randn(20, 8), complete(20)))
+    assert {head.verdict for head in report.heads} == {"dynamic"}
+    assert all(abs(head.agreement.value) < 0.3 for head in report.heads)
+
+
+@pytest.mark.parametrize("k", [20, 100])
+def test_queries_that_each_choose_their_own_key_are_dynamic_though_they_agree_on_the_rest(
+    k,
+) -> None:
+    scores = torch.linspace(0, 1, k).repeat(k, 1) + 5 * torch.eye(k)
+    head = head_of(scores)
+    assert head.agreement.value > 0.8
+    assert head.same_choice.value == 0
+    assert (head.selection.selected, head.selection.selectable) == (k, k)
+    assert head.verdict == "dynamic"
+
+
+def test_one_ranking_seen_through_a_little_noise_is_mostly_static() -> None:
+    scores = 3 * torch.arange(10.0) + 0.8 * torch.randn(40, 10)
+    head = head_of(scores)
+    assert 0.8 < head.agreement.value < 1
+    assert head.explained.value > 0.9
+    assert head.verdict == "mostly static"
+
+
+@pytest.mark.parametrize(
+    ("measured", "expected"),
+    [
+        ((1.0, 1.0, 2.0, 5.0), "static"),
+        ((1.0, math.nan, 2.0, 5.0), "static"),  # no choice could have been the same
+        ((1.0, 1.0, 5.0, 5.0), "static"),
+        ((1.0, 0.9, 2.0, 5.0), "mostly static"),
+        ((0.8, 0.8, 2.0, 5.0), "mostly static"),
+        ((0.99, 0.79, 2.0, 5.0), "dynamic"),
+        ((0.79, 1.0, 2.0, 5.0), "dynamic"),
+        ((0.79, math.nan, 2.0, 5.0), "dynamic"),
+        ((0.0, 0.2, 4.96, 5.0), UNIFORM),
+        ((math.nan, math.nan, 5.0, 5.0), UNIFORM),
+        ((math.nan, math.nan, 2.0, 5.0), UNDECIDED),
+        ((math.nan, math.nan, math.nan, math.nan), UNDECIDED),
+    ],
+)
+def test_the_verdict_follows_from_four_numbers(measured, expected) -> None:
+    assert verdict(*measured) == expected
+
+
+@pytest.mark.parametrize("mechanism", ["gat", "gatv2"])
+def test_of_heads_trained_on_dictionary_lookup_gats_is_static_and_gatv2s_dynamic(mechanism) -> None:
+    torch.manual_seed(0)
+    shared = {"share_weights": True} if mechanism == "gatv2" else {}
+    layer = LAYERS[mechanism](32, 32, bias=False, add_self_loops=False, **shared)
+    if mechanism == "gatv2":
+        layer.att.data.abs_()  # as the benchmark starts: like attracts like
+    network = DictionaryNetwork(6, layer, dim=32)
+    values = torch.tensor(make_dictionary(6, seed=0).train)
+    optimizer = torch.optim.Adam(network.parameters(), lr=1e-2)
+    for _ in range(30):
+        for some in values[torch.randperm(len(values))].split(64):
+            optimizer.zero_grad()
+            F.cross_entropy(network(some).flatten(0, 1), some.flatten()).backward()
+            optimizer.step()
+    accuracy = float((network(values).argmax(-1) == values).float().mean())
+    head = how_attentive(network, (values[:40],)).heads[0]
+    if mechanism == "gat":
+        assert accuracy < 0.9  # of what it was trained on
+        assert head.verdict == "static"
+    else:
+        assert accuracy > 0.95
+        assert head.verdict == "dynamic"
+        assert head.selection.selected == head.selection.selectable
+
+
+class Chooser(nn.Module):
+    """embed, attend, name."""
+
+    def __init__(self, layer: nn.Module, width: int) -> None:
+        super().__init__()
+        self.embed, self.layer, self.out = nn.Linear(13, 32), layer, nn.Linear(width, 8)
+
+    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        return self.out(self.layer(self.embed(x).relu(), edge_index))
+
+
+def priorities(num_nodes: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Nodes with a priority, a value and noise; each must name the value of the neighbour that has
+    the highest priority: one ranking for all."""
+    key = torch.rand(num_nodes, num_nodes).argsort(1)[:, :6]
+    query = torch.arange(num_nodes)[:, None].expand_as(key)
+    priority, value = torch.rand(num_nodes), torch.randint(8, (num_nodes,))
+    columns = priority[:, None], F.one_hot(value, 8), torch.randn(num_nodes, 4)
+    answer = value[key.gather(1, priority[key].argmax(1, keepdim=True))[:, 0]]
+    return torch.cat(columns, 1), torch.stack([key.flatten(), query.flatten()]), answer
+
+
+def test_a_gatv2_head_trained_on_data_with_one_ranking_is_mostly_static() -> None:
+    torch.manual_seed(0)
+    model = Chooser(GATv2Conv(32, 16, add_self_loops=False), 16)
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
+    for _ in range(200):
+        x, edges, answer = priorities(150)
+        optimizer.zero_grad()
+        F.cross_entropy(model(x, edges), answer).backward()
+        optimizer.step()
+    x, edges, answer = priorities(80)
+    accuracy = float((model(x, edges).argmax(1) == answer).float().mean())
+    head = how_attentive(model, (x, edges)).heads[0]
+    assert accuracy > 0.7
+    assert head.explained.value > 0.95
+    assert head.verdict in ("mostly static", "static")
+
+
+# Any model, any data
+
+
+def complete(num_nodes: int) -> Tensor:
+    return torch.cartesian_prod(torch.arange(num_nodes), torch.arange(num_nodes)).T
+
+
+def some_edges(num_nodes: int = 12, num_edges: int = 70) -> Tensor:
+    return torch.unique(torch.randint(num_nodes, (2, num_edges)), dim=1)
+
+
+class Net(nn.Module):
+    """Two layers and a dropout that must not be seen."""
+
+    def __init__(self, **options) -> None:
+        super().__init__()
+        self.first = GATv2Conv(4, 4, heads=2, **options)
+        self.second = pyg.GATConv(8, 4, **options)
+        self.dropout = nn.Dropout(0.5)
+
+    def forward(self, x: Tensor, edge_index: Tensor, edge_attr: Tensor | None = None) -> Tensor:
+        x = self.dropout(self.first(x, edge_index, edge_attr))
+        return self.second(x, edge_index, edge_attr)
+
+
+class Whole(nn.Module):
+    """Takes the data as they are."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.net = Net()
+
+    def forward(self, data) -> Tensor:
+        return self.net(data.x, data.edge_index)
+
+
+class WholeBatch(Whole):
+    def forward(self, batch) -> Tensor:  # the name of an attribute of the data, too
+        return super().forward(batch)
+
+
+@pytest.fixture
+def x() -> Tensor:
+    return torch.randn(12, 4)
+
+
+@pytest.fixture
+def edges(seeded) -> Tensor:
+    return some_edges()
+
+
+def lines(report) -> list[str]:
+    """The table, without the layers' names."""
+    return [line.split(None, 1)[1] for line in str(report).splitlines()[1:]]
+
+
+def test_data_may_come_in_any_shape(x, edges) -> None:
+    net, data = Net(), Data(x=x, edge_index=edges)
+    expected = str(how_attentive(net, data))
+    assert str(how_attentive(net, (x, edges))) == expected
+    assert str(how_attentive(net, [x, edges])) == expected
+    assert str(how_attentive(net, {"x": x, "edge_index": edges})) == expected
+    assert str(how_attentive(net, data, call=lambda model, d: model(d.x, d.edge_index))) == expected
+    assert str(how_attentive(net, iter([data]))) == expected
+    assert str(how_attentive(net, Batch.from_data_list([data]))) == expected
+
+
+@pytest.mark.parametrize("kind", [Whole, WholeBatch])
+def test_a_model_may_take_the_data_whole(x, edges, kind) -> None:
+    model, data = kind(), Data(x=x, edge_index=edges)
+    for each in (data, Batch.from_data_list([data])):
+        assert lines(how_attentive(model, each)) == lines(how_attentive(model.net, (x, edges)))
+
+
+def test_a_tensor_is_passed_by_itself(edges) -> None:
+    network = DictionaryNetwork(4, GATv2Conv(8, 8, add_self_loops=False), dim=8)
+    values = torch.stack([torch.randperm(4) for _ in range(5)])
+    assert str(how_attentive(network, values)) == str(how_attentive(network, (values,)))
+
+
+def test_graphs_of_a_batch_are_measured_together(x, edges) -> None:
+    graphs = [Data(x=torch.randn(12, 4), edge_index=some_edges()) for _ in range(3)]
+    layer = how_attentive(GATv2Conv(4, 4), Batch.from_data_list(graphs)).layers[0]
+    assert layer.num_queries == 36
+
+
+def test_a_node_in_another_batch_is_another_query_and_key(x, edges) -> None:
+    data = Data(x=x, edge_index=edges)
+    one, two = (how_attentive(GATv2Conv(4, 4), [data] * count).layers[0] for count in (1, 2))
+    assert (two.num_queries, two.num_edges) == (2 * one.num_queries, 2 * one.num_edges)
+
+
+def test_batches_of_a_loader_speak_of_the_whole_graph(x, edges) -> None:
+    """Labels and marks are those of the whole graph, as n_id and e_id say."""
+    net, labels = Net(add_self_loops=False), torch.randint(2, (12,))
+    noise = torch.rand(edges.shape[1]) < 0.4
+    batches = []
+    for part in torch.arange(12).split(4):
+        kept = torch.isin(edges[1], part).nonzero()[:, 0]
+        nodes = torch.randperm(12)
+        local = nodes.argsort()[edges[:, kept]]
+        batches.append(Data(x=x[nodes], edge_index=local, n_id=nodes, e_id=kept))
+    options = {"labels": labels, "noise": noise}
+    whole = how_attentive(net.first, (x, edges), **options).layers[0]
+    parts = how_attentive(net.first, batches, **options).layers[0]
+    assert (parts.num_queries, parts.num_edges) == (whole.num_queries, whole.num_edges)
+    assert set(parts.ranking.unique().tolist()) == set(whole.ranking.unique().tolist())
+    for one, other in zip(whole.heads, parts.heads, strict=True):
+        for name in ("same_label", "noise", "self_loops"):
+            masses = getattr(one, name), getattr(other, name)
+            assert [mass.attention.value for mass in masses] == pytest.approx(
+                [masses[0].attention.value] * 2
+            )
+            assert masses[0].uniform == pytest.approx(masses[1].uniform)
+        assert one.effective.value == pytest.approx(other.effective.value)
+
+
+def test_types_of_nodes_and_edges_are_layers_of_their_own(x, edges) -> None:
+    class Typed(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            kinds = {
+                ("author", "writes", "paper"): GATv2Conv((4, 4), 4, heads=2, add_self_loops=False),
+                ("paper", "has", "author"): pyg.GATConv((4, 4), 4, add_self_loops=False),
+            }
+            self.conv = pyg.HeteroConv(kinds)
+
+        def forward(self, x_dict, edge_index_dict):
+            return self.conv(x_dict, edge_index_dict)
+
+    data = HeteroData()
+    data["author"].x, data["paper"].x = x, torch.randn(15, 4)
+    data["author", "writes", "paper"].edge_index = edges
+    data["paper", "has", "author"].edge_index = edges.flip(0)
+    report = how_attentive(Typed(), data)
+    assert [len(layer.heads) for layer in report.layers] == [2, 1]
+    assert "writes" in report.layers[0].name
+    assert "has" in report.layers[1].name
+    assert report.layers[1].heads[0].verdict == "static"
+    del data["author"].x, data["paper"].x
+    with pytest.raises(ValueError, match="data has no 'x_dict'"):
+        how_attentive(Typed(), data)
+
+
+def test_every_module_gets_its_mode_back_and_dropout_is_never_seen(x, edges) -> None:
+    net = Net()
+    net.first.eval()
+    modes = [module.training for module in net.modules()]
+    assert str(how_attentive(net, (x, edges))) == str(how_attentive(net, (x, edges)))
+    assert [module.training for module in net.modules()] == modes
+    with pytest.raises(TypeError):
+        how_attentive(net, (x,))
+    assert [module.training for module in net.modules()] == modes
+
+
+def test_labels_are_the_datas_own_if_they_are_classes_of_nodes(x, edges) -> None:
+    layer, labels = GATv2Conv(4, 4), torch.randint(3, (12,))
+    given = how_attentive(layer, (x, edges), labels=labels).heads[0].same_label
+    own = how_attentive(layer, Data(x=x, edge_index=edges, y=labels)).heads[0].same_label
+    assert given == own
+    assert given is not None
+    for y in (torch.randn(12), torch.zeros(12, 3), torch.tensor([1])):
+        found = how_attentive(layer, Data(x=x, edge_index=edges, y=y)).heads[0]
+        assert found.same_label is None
+
+
+def test_edge_features_reach_layers_that_have_an_edge_dim(x, edges) -> None:
+    features = torch.randn(edges.shape[1], 3)
+    data = Data(x=x, edge_index=edges, edge_attr=features)
+    net = Net(edge_dim=3)
+    assert str(how_attentive(net, data)) == str(how_attentive(net, (x, edges, features)))
+    plain = Net()
+    assert str(how_attentive(plain, data)) == str(how_attentive(plain, (x, edges)))
+
+
+@pytest.mark.parametrize("kind", [pyg.GATConv, pyg.GATv2Conv, pyg.TransformerConv])
+def test_layers_of_pyg_are_measured_too(x, edges, kind) -> None:
+    report = how_attentive(kind(4, 4, heads=3), (x, edges))
+    assert [head.head for head in report.heads] == [0, 1, 2]
+    assert {head.kind for head in report.heads} == {kind.__name__}
+
+
+def test_what_was_captured_already_can_be_measured(x, edges) -> None:
+    net = Net().eval()
+    with capture(net) as attention:
+        net(x, edges)
+    assert str(measure(attention)) == str(how_attentive(net, (x, edges)))
+
+
+def test_the_report_has_a_line_for_each_head(x, edges) -> None:
+    report = how_attentive(Net(), (x, edges))
+    header, *rows = str(report).splitlines()
+    assert "verdict" in header
+    assert len(rows) == len(report.heads) == 3
+    for row, head in zip(rows, report.heads, strict=True):
+        assert row.startswith(head.layer)
+        assert row.endswith(head.verdict)
+
+
+def test_the_report_is_json(x, edges) -> None:
+    data = Data(x=x, edge_index=edges, y=torch.randint(2, (12,)))
+    report = how_attentive(Net(), data, noise=torch.rand(edges.shape[1]) < 0.5)
+    read = json.loads(json.dumps(report.to_dict()))
+    assert [layer["name"] for layer in read["layers"]] == ["first", "second"]
+    head = read["layers"][0]["heads"][1]
+    assert head["verdict"] == report.heads[1].verdict
+    assert head["agreement"]["value"] == report.heads[1].agreement.value
+    assert head["noise"]["attention"]["low"] <= head["noise"]["attention"]["high"]
+
+
+def test_the_report_is_json_where_there_was_nothing_to_measure() -> None:
+    """JSON knows no nan."""
+    report = measure(attention_of(view_of(torch.zeros(3, 3))))
+    assert json.dumps(report.to_dict(), allow_nan=False)
+
+
+# Sentences
+
+
+def test_a_model_without_attention_is_refused(x, edges) -> None:
+    with pytest.raises(ValueError, match="no attention layer to capture; it consists of GCNConv"):
+        how_attentive(pyg.GCNConv(4, 4), (x, edges))
+
+
+def test_a_model_that_never_attends_is_refused(x, edges) -> None:
+    with pytest.raises(ValueError, match="no attention was captured"):
+        how_attentive(Net(), (x, edges), call=lambda model, data: None)
+
+
+def test_a_single_neighbour_everywhere_is_nothing_to_compare(x) -> None:
+    circle = torch.stack([torch.arange(12), torch.arange(12).roll(1)])
+    for layer in (GATConv(4, 4, add_self_loops=False), pyg.GATConv(4, 4, add_self_loops=False)):
+        with pytest.raises(ValueError, match="in GATConv: no query has more than one key"):
+            how_attentive(layer, (x, circle))
+    with pytest.raises(ValueError, match="in GATConv: no query has more than one key"):
+        how_attentive(GATConv(4, 4), (x, circle[:, :0]))
+
+
+def test_queries_that_share_no_two_keys_are_nothing_to_compare() -> None:
+    with pytest.raises(ValueError, match="no two queries share two keys that they rank apart"):
+        head_of([[2, 1, NAN, NAN], [NAN, NAN, 3, 4], [1, NAN, 3, NAN]])
+
+
+def test_a_layer_with_nothing_to_compare_does_not_stop_the_others(x, edges) -> None:
+    class Two(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.sparse = GATConv(4, 4, add_self_loops=False)
+            self.dense = GATConv(4, 4, add_self_loops=False)
+
+        def forward(self, x, edge_index):
+            self.sparse(x, torch.stack([torch.arange(12), torch.arange(12).roll(1)]))
+            return self.dense(x, edge_index)
+
+    report = how_attentive(Two(), (x, edges))
+    assert [head.verdict for head in report.heads] == [UNDECIDED, "static"]
+    assert len(str(report).splitlines()) == 3
+
+
+@pytest.mark.parametrize("kind", [GATv2Conv, pyg.GATv2Conv])
+def test_weights_that_are_not_numbers_are_named(x, edges, kind) -> None:
+    layer = kind(4, 4, heads=2)
+    layer.att.data[:, 1] = math.nan
+    with pytest.raises(ValueError, match=r"layer 'GATv2Conv', head 1: \d+ of \d+ weights are not"):
+        how_attentive(layer, (x, edges))
+
+
+def test_missing_attributes_are_named(x, edges) -> None:
+    with pytest.raises(ValueError, match=r"data has no 'x', which the model's forward asks for"):
+        how_attentive(Net(), Data(edge_index=edges, num_nodes=12))
+
+
+def test_missing_arguments_are_pythons_own_error_and_nothing_else(x) -> None:
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        with pytest.raises(TypeError, match="edge_index"):
+            how_attentive(GATv2Conv(4, 4), (x,))
+    assert not told
+
+
+def test_labels_and_marks_that_do_not_fit_are_refused(x, edges) -> None:
+    layer = GATv2Conv(4, 4)
+    with pytest.raises(ValueError, match=r"labels has 3 entries, but \d+ was met"):
+        how_attentive(layer, (x, edges), labels=torch.zeros(3))
+    with pytest.raises(ValueError, match=r"noise has 3 entries, but \d+ was met"):
+        how_attentive(layer, (x, edges), noise=torch.zeros(3))
+    with pytest.raises(ValueError, match=r"labels must have one axis, but has the shape \(12, 2\)"):
+        how_attentive(layer, (x, edges), labels=torch.zeros(12, 2))
+
+
+def test_labels_need_global_ids_where_batches_are_many(x, edges) -> None:
+    model, batches = Net(), [Data(x=x, edge_index=edges)] * 2
+    with pytest.raises(ValueError, match="batches need n_id and e_id"):
+        how_attentive(model, batches, labels=torch.zeros(len(x), dtype=torch.long))
+
+
+def test_a_model_must_be_a_module(x, edges) -> None:
+    with pytest.raises(TypeError, match=r"model must be a torch\.nn\.Module, but is a list"):
+        how_attentive([Net()], (x, edges))
