@@ -22,7 +22,6 @@ from dynagat.analysis.selection import Selection, selectable, selection
 from dynagat.analysis.table import LayerAttention
 from dynagat.analysis.verdict import UNDECIDED, verdict
 
-
 TOLD_KEYS = 20  # of a ranking, as plain numbers
 
 
