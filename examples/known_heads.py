@@ -52,7 +52,7 @@ class Chooser(nn.Module):
 
 
 def priorities(num_nodes: int = 150) -> tuple[Tensor, Tensor, Tensor]:
-    """Each node must name the value of its neighbour with the highest priority, for all the same."""
+    """Each node names the value of its neighbour with the highest priority: one ranking for all."""
     key = torch.rand(num_nodes, num_nodes).argsort(1)[:, :6]
     query = torch.arange(num_nodes)[:, None].expand_as(key)
     priority, value = torch.rand(num_nodes), torch.randint(8, (num_nodes,))
@@ -102,6 +102,8 @@ def line(name: str, found: Attentiveness) -> str:
 
 def spread(values: list[float]) -> str:
     low, high = min(values), max(values)
+    if low != low:
+        return "–"
     return f"{low:.2f}" if f"{low:.2f}" == f"{high:.2f}" else f"{low:.2f} to {high:.2f}"
 
 

@@ -12,6 +12,7 @@ import pytest
 import dynagat
 
 PACKAGE = Path(dynagat.__file__).parent
+ROOT = Path(__file__).parent.parent
 FLOORS = ["native", "graph", "ops", "nn", "data", "sampling", "metrics", "training", "experiment"]
 FLOORS += ["benchmarks", "analysis", "significance", "report", "cli"]
 
@@ -70,13 +71,22 @@ def test_an_unknown_setting_is_an_error(name, known):
     assert f"{name} must be one of {known}, but is 'fast'" in done.stderr
 
 
-def test_the_readme_runs():
-    """Every Python block of the README, one after the other, in one namespace."""
-    readme = (Path(__file__).parent.parent / "README.md").read_text()
-    blocks = [part.split("```")[0] for part in readme.split("```python\n")[1:]]
+@pytest.mark.parametrize("page", ["README.md", "docs/microscope.md"])
+def test_the_examples_in_the_documentation_run(page):
+    """Every Python block of a page, one after the other, in one namespace."""
+    text = (ROOT / page).read_text()
+    blocks = [part.split("```")[0] for part in text.split("```python\n")[1:]]
     assert blocks
     namespace = {}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         for block in blocks:
-            exec(compile(block, "README.md", "exec"), namespace)
+            exec(compile(block, page, "exec"), namespace)
+
+
+def test_the_example_of_a_pyg_model_runs():
+    command = [sys.executable, str(ROOT / "examples" / "pyg_model.py")]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert [line.split()[0] for line in done.stdout.splitlines()[1:]] == ["convs.0"] * 4 + [
+        "convs.1"
+    ] * 4
