@@ -1,6 +1,7 @@
 """Shared by all tests: which marks need what, and warnings that are not ours."""
 
 import os
+import shutil
 
 import pytest
 import torch
@@ -28,3 +29,45 @@ def threads():
     before = torch.get_num_threads()
     yield torch.set_num_threads
     torch.set_num_threads(before)
+
+
+@pytest.fixture(scope="session")
+def browser():
+    """Chromium without a window; where there is none, skip, but fail in CI."""
+    program = shutil.which("chromium") or shutil.which("chromium-browser")
+    if program is None:
+        if os.environ.get("CI"):
+            pytest.fail("there is no chromium, but CI must open the page")
+        pytest.skip("there is no chromium to open the page with")
+    from playwright.sync_api import sync_playwright
+
+    quiet = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--no-first-run",
+             "--disable-component-update", "--disable-sync"]  # fmt: skip
+    with sync_playwright() as playwright:
+        running = playwright.chromium.launch(executable_path=program, args=quiet)
+        yield running
+        running.close()
+
+
+@pytest.fixture
+def look_at(browser):
+    """Opens a file; afterwards, that no page complained of anything or asked for more."""
+    heard, asked, pages = [], [], []
+
+    def open_file(path, width=1280, height=900, scheme="light"):
+        view = browser.new_page(viewport={"width": width, "height": height}, color_scheme=scheme)
+        view.set_default_timeout(10_000)
+        view.on("console", lambda message: heard.append(message.text))
+        view.on("pageerror", lambda error: heard.append(str(error)))
+        view.on("dialog", lambda dialog: heard.append(dialog.message))
+        view.on("request", lambda request: asked.append(request.url))
+        view.goto(path.as_uri())
+        pages.append(view)
+        return view
+
+    yield open_file
+    for view in pages:
+        view.close()
+    assert heard == []
+    assert [url for url in asked if not url.startswith(("file:", "data:"))] == []
+    assert len([url for url in asked if url.startswith("file:")]) == len(pages)

@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import math
 import warnings
+from pathlib import Path
 
 import pytest
 import torch
 import torch.nn.functional as F
+from examples.known_heads import CASES, line
 from torch import Tensor, nn
 from torch_geometric import nn as pyg
 from torch_geometric.data import Batch, Data, HeteroData
@@ -19,6 +21,7 @@ from dynagat.data.dictionary import make_dictionary
 from dynagat.nn.lookup import DictionaryNetwork
 from tests.scores import NAN, attention_of, head_of, random_scores, view_of
 
+ROOT = Path(__file__).parent.parent
 UNIFORM, UNDECIDED = "uniform: not attending", "nothing to compare"
 LAYERS = {"gat": GATConv, "gatv2": GATv2Conv, "dpgat": DPGATConv}
 
@@ -131,43 +134,13 @@ def test_of_heads_trained_on_dictionary_lookup_gats_is_static_and_gatv2s_dynamic
         assert head.selection.selected == head.selection.selectable
 
 
-class Chooser(nn.Module):
-    """embed, attend, name."""
-
-    def __init__(self, layer: nn.Module, width: int) -> None:
-        super().__init__()
-        self.embed, self.layer, self.out = nn.Linear(13, 32), layer, nn.Linear(width, 8)
-
-    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
-        return self.out(self.layer(self.embed(x).relu(), edge_index))
-
-
-def priorities(num_nodes: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Nodes with a priority, a value and noise; each must name the value of the neighbour that has
-    the highest priority: one ranking for all."""
-    key = torch.rand(num_nodes, num_nodes).argsort(1)[:, :6]
-    query = torch.arange(num_nodes)[:, None].expand_as(key)
-    priority, value = torch.rand(num_nodes), torch.randint(8, (num_nodes,))
-    columns = priority[:, None], F.one_hot(value, 8), torch.randn(num_nodes, 4)
-    answer = value[key.gather(1, priority[key].argmax(1, keepdim=True))[:, 0]]
-    return torch.cat(columns, 1), torch.stack([key.flatten(), query.flatten()]), answer
-
-
-def test_a_gatv2_head_trained_on_data_with_one_ranking_is_mostly_static() -> None:
+@pytest.mark.parametrize("name", CASES)
+def test_known_heads_are_what_the_documentation_says(name) -> None:
+    """Row by row, the table of docs/microscope.md, whose last column is the verdicts."""
+    documented = (ROOT / "docs" / "microscope.md").read_text().splitlines()
+    (row,) = [each for each in documented if each.startswith(f"| {name} |")]
     torch.manual_seed(0)
-    model = Chooser(GATv2Conv(32, 16, add_self_loops=False), 16)
-    optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
-    for _ in range(200):
-        x, edges, answer = priorities(150)
-        optimizer.zero_grad()
-        F.cross_entropy(model(x, edges), answer).backward()
-        optimizer.step()
-    x, edges, answer = priorities(80)
-    accuracy = float((model(x, edges).argmax(1) == answer).float().mean())
-    head = how_attentive(model, (x, edges)).heads[0]
-    assert accuracy > 0.7
-    assert head.explained.value > 0.95
-    assert head.verdict in ("mostly static", "static")
+    assert line(name, CASES[name]()).split("|")[-2] == row.split("|")[-2]
 
 
 # Any model, any data

@@ -6,7 +6,6 @@ import io
 import math
 import os
 import re
-import shutil
 import xml.etree.ElementTree as ElementTree
 from dataclasses import replace
 
@@ -458,45 +457,12 @@ def test_nothing_is_left_of_a_page_that_can_not_be_written(tmp_path, monkeypatch
     assert (tmp_path / "index.html").read_text() == "before"
 
 
-@pytest.fixture(scope="module")
-def browser():
-    """Chromium without a window; where there is none, skip, but fail in CI."""
-    program = shutil.which("chromium") or shutil.which("chromium-browser")
-    if program is None:
-        if os.environ.get("CI"):
-            pytest.fail("there is no chromium, but CI must open the page")
-        pytest.skip("there is no chromium to open the page with")
-    from playwright.sync_api import sync_playwright
-
-    quiet = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--no-first-run",
-             "--disable-component-update", "--disable-sync"]  # fmt: skip
-    with sync_playwright() as playwright:
-        running = playwright.chromium.launch(executable_path=program, args=quiet)
-        yield running
-        running.close()
-
-
 @pytest.fixture
-def opened(browser, tmp_path):
-    """Opens the page of records; afterwards, that nothing was complained of or asked for."""
-    heard, asked, pages = [], [], []
-
-    def open_page(records, width=1280):
-        path = write_report(records, [BENCHMARK], tmp_path)
-        view = browser.new_page(viewport={"width": width, "height": 800})
-        view.on("console", lambda message: heard.append(message.text))
-        view.on("pageerror", lambda error: heard.append(str(error)))
-        view.on("request", lambda request: asked.append(request.url))
-        view.goto(path.as_uri())
-        pages.append(view)
-        return view
-
-    yield open_page
-    for view in pages:
-        view.close()
-    assert heard == []
-    assert [url for url in asked if not url.startswith(("file:", "data:"))] == []
-    assert len([url for url in asked if url.startswith("file:")]) == len(pages)
+def opened(look_at, tmp_path):
+    """Opens the page of records."""
+    return lambda records, width=1280: look_at(
+        write_report(records, [BENCHMARK], tmp_path), width=width, height=800
+    )
 
 
 def panel_of(view, place):

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 from markupsafe import Markup
 
 from dynagat.benchmarks.dictionary_lookup import DICTIONARY_LOOKUP
@@ -56,15 +56,8 @@ def write_page(
 
 def page(records: list[Record], benchmarks: list[Benchmark]) -> str:
     """The HTML text."""
-    environment = Environment(
-        loader=FileSystemLoader(Path(__file__).parent),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
     shown, left_out = shown_runs(records, benchmarks)
-    return environment.get_template("page.html").render(
+    return template(Path(__file__).with_suffix(".html")).render(
         attention=for_script(_attention(shown)),
         has_attention=bool(shown),
         left_out=left_out,
@@ -73,6 +66,18 @@ def page(records: list[Record], benchmarks: list[Benchmark]) -> str:
         sections=[_section(records, benchmark) for benchmark in benchmarks],
         skipped=_skipped(records, benchmarks),
     )
+
+
+def template(path: Path) -> Template:
+    """A file to be filled in; it may include others of its folder."""
+    environment = Environment(
+        loader=FileSystemLoader(path.parent),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    return environment.get_template(path.name)
 
 
 def _attention(shown: list[dict[str, Any]]) -> dict[str, Any]:

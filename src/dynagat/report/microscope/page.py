@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from torch import Tensor
 
 from dynagat.analysis.attentive import Attentiveness, Head, Layer
@@ -31,6 +30,7 @@ from dynagat.report.microscope.numbers import every_number, numbers
 from dynagat.report.microscope.sample import embed
 from dynagat.report.microscope.webs import Web, webs_of
 from dynagat.report.page import for_script as as_json
+from dynagat.report.page import template
 from dynagat.report.wording import NOTHING
 
 MOST_NODES = 20_000
@@ -74,15 +74,8 @@ def microscope(
     data = embed(codes, webs, found.layers, names, nodes)
     data["layers"] = [_names(layer) for layer in found.layers]
     data["colours"] = QUERY_COLOURS
-    environment = Environment(
-        loader=FileSystemLoader(Path(__file__).parent),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
     lowest = _lowest(found.heads)
-    return environment.get_template("page.html").render(
+    return template(Path(__file__).with_suffix(".html")).render(
         title=title,
         answer=answer(found.heads),
         setting=setting(found),
