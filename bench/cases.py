@@ -129,6 +129,7 @@ def make_cases(sizes: Sizes) -> list[Case]:
             for one in shaped
         ),
         _case("bfloat16", "bfloat16", arxiv, first),
+        *(_case("capture", "capture", arxiv, one) for one in few),
     ]
     compiled = [case.name for case in cases if "*" in sizes.compiled or case.name in sizes.compiled]
     return [replace(case, compiles=case.name in compiled) for case in cases]

@@ -54,6 +54,7 @@ COMPILED_MEMORY = Ratio("compiled", "dynagat", "memory")
 DEGREES = Ratio("uneven", "even", "attention")
 BUILD = Ratio("graph", "layer", "build")
 THREADS = Ratio("1 thread", "2 threads", "attention")
+CAPTURE = Ratio("captured", "plain", "forward")
 
 GOALS = (
     Goal("layers", "PyG eager over dynagat, geometric mean", EAGER, geometric_mean, "≥", 16),
@@ -72,4 +73,5 @@ GOALS = (
         "mechanisms", "PyG compiled over dynagat, geometric mean", COMPILED, geometric_mean, "≥", 4
     ),
     Goal("mechanisms", "PyG compiled over dynagat, lowest", COMPILED, min, "≥", 1),
+    Goal("capture", "forward under capture over forward, highest", CAPTURE, max, "≤", 2),
 )

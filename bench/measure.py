@@ -19,7 +19,7 @@ from bench.graphs import Recipe
 from bench.isolation import OutOfTime, reason_of, time_limit
 from bench.memory import measure_memory
 from bench.records import Entry, Record
-from dynagat import Graph, ops
+from dynagat import GATv2Conv, Graph, capture, how_attentive, ops
 from dynagat.native import kernels
 
 # Relative to the largest entry. gat-8x8 differs from PyG by 1.8e-3 in a gradient, probably because
@@ -133,6 +133,22 @@ def measure_bfloat16(case: Case) -> Iterator[Record]:
     yield from _time_all("attention", trials, case)
 
 
+def measure_capture(case: Case) -> Iterator[Record]:
+    """A layer's forward pass under `capture` and without; and all that how_attentive does."""
+    inputs = draw_inputs(case)
+    layer = GATv2Conv(case.in_dim, case.channels, heads=case.heads).eval()
+
+    def captured(_: object) -> None:
+        with capture(layer):
+            layer(inputs.x, inputs.edge_index)
+
+    with torch.no_grad():
+        plain = Trial(lambda _: layer(inputs.x, inputs.edge_index))
+        yield from _time_all("forward", {"captured": Trial(captured), "plain": plain}, case)
+        whole = Trial(lambda _: how_attentive(layer, (inputs.x, inputs.edge_index)))
+        yield Record("microscope", "seconds", tuple(_round(_duration(whole)) for _ in range(3)))
+
+
 MEASURES: Mapping[str, Callable[[Case], Iterator[Record]]] = {
     "layers": measure_layers,
     "floor": measure_floor,
@@ -143,6 +159,7 @@ MEASURES: Mapping[str, Callable[[Case], Iterator[Record]]] = {
     "threads": measure_threads,
     "mechanisms": measure_layers,
     "bfloat16": measure_bfloat16,
+    "capture": measure_capture,
 }
 
 

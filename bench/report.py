@@ -23,6 +23,7 @@ from bench.tables import (
     NOTHING,
     Row,
     bfloat16,
+    capture,
     contest,
     degrees,
     duel,
@@ -241,5 +242,13 @@ SECTIONS = (
         "the largest, relative to the largest entry: of output and gradients against float32 "
         "tables of the same, rounded, values; and of the output against tables not rounded.",
         bfloat16,
+    ),
+    Section(
+        "capture",
+        "Under the microscope",
+        "The forward pass of a GATv2Conv in evaluation inside the block of `capture` against the "
+        "same outside; and `how_attentive` as a whole: forward pass, table, all numbers of all "
+        "heads with their intervals.",
+        capture,
     ),
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
-from bench.goals import DEGREES, Ratio
+from bench.goals import CAPTURE, DEGREES, Ratio
 from bench.records import Entry, Record
 
 Row = Sequence[str]
@@ -87,6 +87,17 @@ def bfloat16(entries: list[Entry]) -> str:
         errors = [_small(entry.median("bfloat16", quantity)) for quantity in quantities]
         ratio = times(entry.ratio("float32", "bfloat16", "attention"))
         rows.append([entry.name, *steps, ratio, *errors])
+    return markdown_table(header, rows)
+
+
+def capture(entries: list[Entry]) -> str:
+    header = ["", "edges", "captured", "plain", "captured / plain", "how_attentive, s"]
+    rows = []
+    for entry in entries:
+        steps = [_spread(entry.find(name, "forward")) for name in ("captured", "plain")]
+        seconds = entry.median("microscope", "seconds")
+        whole = NOTHING if seconds is None else f"{seconds:.1f}"
+        rows.append([entry.name, f"{entry.num_edges:,}", *steps, times(CAPTURE.of(entry)), whole])
     return markdown_table(header, rows)
 
 

@@ -120,7 +120,7 @@ def test_a_contender_with_other_results_is_not_timed(monkeypatch: pytest.MonkeyP
     assert "differ" in record.reason
 
 
-@pytest.mark.parametrize("group", ["degrees", "build", "threads", "bfloat16"])
+@pytest.mark.parametrize("group", ["degrees", "build", "threads", "bfloat16", "capture"])
 def test_every_other_group_is_measured_too(group: str) -> None:
     entry = measure(tiny(group, against=Uniform(60, 400)))
     assert all(bool(record.values) != bool(record.reason) for record in entry.records)
@@ -196,8 +196,9 @@ def made_up() -> Ledger:
     for case in make_cases(FULL):
         seconds = {"pyg": 20.0, "compiled": 8.0, "dynagat": 1.0, "floor": 0.8, "even": 0.9}
         seconds |= {"uneven": 1.0, "graph": 0.1, "layer": 0.4, "1 thread": 1.8, "2 threads": 1.0}
-        seconds |= {"float32": 1.0, "bfloat16": 0.6}
-        quantity = {"memory": "memory", "build": "build"}.get(case.group, "attention")
+        seconds |= {"float32": 1.0, "bfloat16": 0.6, "captured": 1.3, "plain": 1.0}
+        others = {"memory": "memory", "build": "build", "capture": "forward"}
+        quantity = others.get(case.group, "attention")
         quantity = "step" if case.group in ("layers", "batches", "mechanisms") else quantity
         records = [Record(n, quantity, (s, s * 1.5, s * 0.9)) for n, s in seconds.items()]
         records.append(Record("dgl", quantity, reason="not importable: none"))
