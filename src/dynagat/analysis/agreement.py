@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from dynagat.analysis.resample import Estimate, Resampling
-from dynagat.analysis.rows import Rows, highest, signs
+from dynagat.analysis.rows import Rows, signs
 
 MAX_WEDGES = 1_000_000  # up to so many (query, key, query) all pairs are looked at
 MAX_PAIRS = 20_000
@@ -153,7 +153,7 @@ def _taus(rows: Rows, pairs: Pairs) -> tuple[Tensor, Tensor]:
 
 def _choices(rows: Rows, pairs: Pairs) -> tuple[Tensor, Tensor]:
     """Do they choose the same key, and could each have had the other's choice? [P, H] twice"""
-    is_first = firsts(rows)
+    is_first = rows.is_first
     # Of all keys that are shared: among a few, equal choices would be met oftener than others.
     kept = is_first.any(1)[pairs.edge].any(0)
     left, right = (is_first[pairs.edge[side, kept]] for side in (0, 1))  # [firsts, H]
@@ -164,9 +164,3 @@ def _choices(rows: Rows, pairs: Pairs) -> tuple[Tensor, Tensor]:
     )
     could_be = either & other
     return (both & could_be).float(), could_be.float()
-
-
-def firsts(rows: Rows) -> Tensor:
-    """Is it the key that its query ranks first? [E, H]; more than one where the best are tied."""
-    query = rows.query
-    return rows.score >= highest(rows.score, query, rows.num_queries)[query]

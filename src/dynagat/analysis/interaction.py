@@ -22,8 +22,8 @@ def interaction(rows: Rows, draws: Resampling) -> tuple[list[Estimate], Tensor]:
     """Per head, with the effects fitted once for all resamples; and the effects of keys, [K, H]."""
     score = rows.score
     query, key = fit(rows, score if score.numel() > MANY else score.double())
-    rest = score - query.to(score.dtype)[rows.query]
-    rest = rest.sub_(key.to(score.dtype)[rows.key]).square_()
+    rest = score - rows.spread(query.to(score.dtype))
+    rest = rest.sub_(key.to(score.dtype).index_select(0, rows.key)).square_()
     middle = score.mean(0, dtype=torch.double).to(score.dtype)
     spread = (score - middle).square_()
     sizes = [each.sum(0, dtype=torch.double) for each in (spread, score.square())]
@@ -49,7 +49,7 @@ def fit(rows: Rows, score: Tensor) -> tuple[Tensor, Tensor]:
     total = rows.sum(score)
     mean = total / degree
     by_key = score.new_zeros(rows.num_keys, rows.num_heads)
-    target = by_key.index_add(0, rows.key, score - mean[rows.query])
+    target = by_key.index_add(0, rows.key, score - rows.spread(mean))
     key = _solve(remainder, target, 1 / fan.clamp_min(1))
     return (total - incidence @ key) / degree, key
 

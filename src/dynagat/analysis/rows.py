@@ -55,6 +55,15 @@ class Rows:
         """query · K + key, ascending, [E]: where to look an edge up."""
         return self.query * self.num_keys + self.key
 
+    @cached_property
+    def is_first(self) -> Tensor:  # [E, H]
+        """Is it the key that its query ranks first? More than one, where the best are tied."""
+        return self.score >= self.spread(highest(self.score, self.query, self.num_queries))
+
+    def spread(self, values: Tensor) -> Tensor:
+        """[Q, ...] -> [E, ...]: to each edge what its query has"""
+        return values.index_select(0, self.query)
+
     def sum(self, values: Tensor) -> Tensor:
         """[E, ...] -> [Q, ...]"""
         zeros = values.new_zeros(self.num_queries, *values.shape[1:])
@@ -67,7 +76,7 @@ def rows_of(views: Sequence[LayerAttention]) -> Rows:
     key, key_id = numbered([view.key.cpu() for view in views])
     code, order = torch.sort(query * max(1, len(key_id)) + key)
     score, weight = (
-        torch.cat([getattr(view, name).cpu() for view in views])[order]
+        torch.cat([getattr(view, name).cpu() for view in views]).index_select(0, order)
         for name in ("ranked", "weight")
     )
     loops = torch.cat([view.is_self_loop.cpu() for view in views])[order]

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from dynagat.analysis.agreement import firsts
 from dynagat.analysis.resample import Estimate, Resampling, estimates
 from dynagat.analysis.rows import Rows
 
@@ -53,7 +52,7 @@ def selection(rows: Rows, limit: int, draws: Resampling) -> list[Selection]:
 
 def _choices(rows: Rows) -> Tensor:  # [Q, H]
     """The key that each query ranks first; K where there is none, or more than one."""
-    is_first = firsts(rows)
+    is_first = rows.is_first
     key = rows.sum(torch.where(is_first, rows.key[:, None], 0))
     return torch.where(rows.sum(is_first.long()) == 1, key, rows.num_keys)
 
