@@ -24,14 +24,14 @@ test: $(VENV)/test sanitize chromium
 	$(BIN)/python -m pytest
 
 check: $(VENV)/check
-	$(BIN)/ruff check src tests bench
-	$(BIN)/ruff format --check src tests bench
+	$(BIN)/ruff check src tests bench examples
+	$(BIN)/ruff format --check src tests bench examples
 	$(BIN)/clang-format --dry-run --Werror csrc/*
 	$(BIN)/pyright
 
 format: $(VENV)/check
-	$(BIN)/ruff check --fix src tests bench
-	$(BIN)/ruff format src tests bench
+	$(BIN)/ruff check --fix src tests bench examples
+	$(BIN)/ruff format src tests bench examples
 	$(BIN)/clang-format -i csrc/*
 
 bench: $(VENV)/bench $(VENV)/dgl
