@@ -61,8 +61,8 @@ class Preferences {
   }
 };
 
-// place[j] of every key, 0 for the best: a topological order of the preferences, in which the key of
-// the largest effect goes first where there is a choice, and also where all that is left runs in
+// place[j] of every key, 0 for the best: a topological order of the preferences, in which the key
+// of the largest effect goes first where there is a choice, and also where all that is left runs in
 // circles.
 inline void order_keys(const Preferences& p, const double* effect, int64_t keys, int32_t* place) {
   std::vector<int64_t> start(p.nodes + 1), open(p.nodes);  // open: how many nodes must go before
@@ -74,9 +74,8 @@ inline void order_keys(const Preferences& p, const double* effect, int64_t keys,
 
   std::vector<int32_t> by_effect(keys), rank(keys);
   std::iota(by_effect.begin(), by_effect.end(), 0);
-  std::stable_sort(by_effect.begin(), by_effect.end(), [&](int32_t a, int32_t b) {
-    return number(effect[a]) > number(effect[b]);
-  });
+  std::stable_sort(by_effect.begin(), by_effect.end(),
+                   [&](int32_t a, int32_t b) { return number(effect[a]) > number(effect[b]); });
   for (int64_t r = 0; r < keys; ++r) rank[by_effect[r]] = int32_t(r);
 
   std::priority_queue<int32_t, std::vector<int32_t>, std::greater<int32_t>> free;  // ranks of keys
