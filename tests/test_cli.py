@@ -153,8 +153,13 @@ def test_a_report_needs_a_store(tmp_path):
 
 
 def start(words, cwd):
-    pipe = subprocess.PIPE
-    return subprocess.Popen([*COMMAND, *words], cwd=cwd, stderr=pipe, stdout=pipe, text=True)
+    """A child that Ctrl-C reaches, even if the tests run where it is ignored, in the background."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # else the child inherits it
+    try:
+        pipe = subprocess.PIPE
+        return subprocess.Popen([*COMMAND, *words], cwd=cwd, stderr=pipe, stdout=pipe, text=True)
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 @pytest.mark.parametrize("workers", [1, 2])

@@ -13,7 +13,7 @@ import signal
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
-from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
+from concurrent.futures import Future, ProcessPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
@@ -79,12 +79,16 @@ def _in_processes(jobs: list[Job], workers: int, watch: Watch) -> Iterator[Recor
         watch(jobs[number], seen)
         return True
 
+    # Not concurrent.futures.wait: interrupted, it may leave futures locked, and the pool hangs.
+    ended: queue.SimpleQueue[Future[Record]] = queue.SimpleQueue()
+    numbers: dict[Future[Record], int] = {}
     try:
-        numbers = {
-            pool.submit(_run_in_worker, number, job): number for number, job in enumerate(jobs)
-        }
+        for number, job in enumerate(jobs):
+            future = pool.submit(_run_in_worker, number, job)
+            numbers[future] = number
+            future.add_done_callback(ended.put)
         while numbers:
-            done, _ = wait(numbers, timeout=0.1, return_when=FIRST_COMPLETED)
+            done = _taken(ended, 0.1)
             while hear(0):
                 pass
             for future in sorted(done, key=lambda each: each.exception() is not None):
@@ -97,6 +101,17 @@ def _in_processes(jobs: list[Job], workers: int, watch: Watch) -> Iterator[Recor
         pool.shutdown(wait=False, cancel_futures=True)
         for process in processes:  # those still busy have nothing to save
             process.terminate()
+
+
+def _taken(ended: queue.SimpleQueue[Future[Record]], seconds: float) -> list[Future[Record]]:
+    """All that are there, if one comes within so many seconds."""
+    try:
+        found = [ended.get(timeout=seconds)]
+    except queue.Empty:
+        return []
+    while not ended.empty():
+        found.append(ended.get())
+    return found
 
 
 _rounds: Any = None  # in a worker: where its rounds are told

@@ -134,7 +134,7 @@ def _forward(
         query, key, value, graph, num_edges, relations, wants_weights
     )
     scores = _empty_like(weights) if observed else None
-    if len(graph[2]) < num_edges:  # there are numbers that no edge bears
+    if int(graph[0][-1]) < num_edges:  # there are numbers that no edge bears
         weights.zero_()
         if scores is not None:
             scores.zero_()
