@@ -65,9 +65,8 @@ def test_a_finished_run_is_inspected_by_its_benchmark_or_key(tmp_path):
         "static",
         "static",
     ]
-    assert "DictionaryLookup" in (tmp_path / "inspect.html").read_text() or (
-        "dictionary-lookup, GAT (2 heads), k=4" in (tmp_path / "inspect.html").read_text()
-    )
+    page = (tmp_path / "inspect.html").read_text()
+    assert "dictionary-lookup, GAT (2 heads), k=4" in page
     records = dynagat("records", "export", cwd=tmp_path).stdout.splitlines()
     key = next(json.loads(r)["key"] for r in records if json.loads(r)["mechanism"] == "gat")
     assert inspect(key[:10], cwd=tmp_path).stdout == shown.stdout
@@ -77,6 +76,8 @@ def test_run_with_inspect_shows_the_heads_of_every_run(tmp_path):
     shown = ran(tmp_path, "--mechanism", "gat,gcn", "--heads", "2", "--inspect")
     assert "dictionary-lookup, GAT (2 heads), k=4, seed 0" in shown
     assert sum(line.endswith("  static") for line in shown.splitlines()) == 2
+    assert "GCN, k=4, seed 0" in shown  # and why there is nothing to show of it
+    assert "model has no attention layer to capture" in shown
     again = ran(tmp_path, "--mechanism", "gat", "--heads", "2", "--inspect", "--json")
     (layer,) = json.loads(again)["microscope"]["layers"]
     assert [head["verdict"] for head in layer["heads"]] == ["static", "static"]
@@ -154,6 +155,8 @@ def test_options_of_another_subject_are_refused(tmp_path):
     assert "mine.py is not a file" in refusal("mine.py", cwd=tmp_path)
     assert "--data goes with a checkpoint" in refusal("a.py", "--data", "g.npz", cwd=tmp_path)
     assert "--checkpoint goes with" in refusal("w.pt", "--checkpoint", "v.pt", cwd=tmp_path)
+    told = refusal("w.pt", "--heads", 2, cwd=tmp_path)
+    assert "--heads goes with a run of the store, but w.pt is a file" in told
     assert "w.pt needs its data" in refusal("w.pt", cwd=tmp_path)
 
 

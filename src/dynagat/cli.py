@@ -20,7 +20,6 @@ from dynagat.benchmarks import BENCHMARKS, find
 from dynagat.experiment import Benchmark, Job, Record, Store, as_published, execute, grid
 from dynagat.experiment.files import write_whole
 from dynagat.experiment.progress import Progress
-from dynagat.experiment.record import plain
 from dynagat.experiment.settings import parse_numbers
 from dynagat.experiment.store import StoreError, read_lines
 
@@ -174,13 +173,13 @@ def _show(records: list[Record], benchmark: Benchmark, as_json: bool, with_atten
 
 
 def _show_attention(records: list[Record], store: Store) -> None:
-    """A table for each run that attends, from the weights that the store keeps."""
+    """A table for each run, from the weights that the store keeps; or why there is none."""
     from dynagat.report import subjects
 
     for record in records:
-        if "refused" not in record.exhibits.get("microscope", {}):
-            found = subjects.of_run(record, store)
-            print(f"{found.title} (run {record.key[:8]})\n{found.look()}\n")
+        refused = record.exhibits.get("microscope", {}).get("refused")
+        found = refused or subjects.of_run(record, store).look()
+        print(f"{subjects.title_of(record)} (run {record.key[:8]})\n{found}\n")
 
 
 @app.command()
@@ -215,6 +214,11 @@ def inspect(
     with _answering():
         if data is not None and not subjects.is_checkpoint(subject):
             raise ValueError(f"--data goes with a checkpoint, but {subject} is none")
+        is_file = subject.endswith(".py") or subjects.is_checkpoint(subject)
+        asked_of_run = {"mechanism": mechanism, "heads": heads, "seed": seed, "set": settings}
+        for name, value in asked_of_run.items() if is_file else ():
+            if value is not None:
+                raise ValueError(f"--{name} goes with a run of the store, but {subject} is a file")
         if checkpoint is not None and not subject.endswith(".py"):
             raise ValueError(f"--checkpoint goes with a Python file, but {subject} is none")
         if subject.endswith(".py"):
@@ -226,7 +230,7 @@ def inspect(
                 record = subjects.find_run(kept, subject, mechanism, heads, seed, settings or [])
                 asked = subjects.of_run(record, kept)
         found = asked.look()
-        print(json.dumps(plain(found.to_dict())) if as_json else found)
+        print(json.dumps(found.to_dict()) if as_json else found)
         path = write_microscope(found, page, title=asked.title, names=asked.names, nodes=nodes)
     err.print(f"page: {path}", markup=False, highlight=False, soft_wrap=True)
 

@@ -68,7 +68,7 @@ def of_run(record: Record, store: Store) -> Subject:
         )
     benchmark = find(record.benchmark).as_recorded(record)
     network, specimen = revive(benchmark, record.mechanism, record.seed, weights)
-    return Subject(_title(record), network, specimen)
+    return Subject(title_of(record), network, specimen)
 
 
 def find_run(
@@ -86,7 +86,7 @@ def find_run(
     if len(found) == 1:
         return found[0]
     if found:
-        shown = "; ".join(f"{each.key[:8]} is {_title(each)}" for each in found[:LISTED])
+        shown = "; ".join(f"{each.key[:8]} is {title_of(each)}" for each in found[:LISTED])
         more = f"; and {len(found) - LISTED} more" if len(found) > LISTED else ""
         raise ValueError(
             f"{len(found)} runs of {store.path} fit, name one by its key: {shown}{more}"
@@ -117,7 +117,7 @@ def _has(record: Record, text: str) -> bool:
     return any(wording.setting_text(each) == value for each in told.values())
 
 
-def _title(record: Record) -> str:
+def title_of(record: Record) -> str:
     """Short, with the settings by which the benchmark's numbers are told apart."""
     swept = {name for each in find(record.benchmark).published for name in each.settings}
     told = [f"{name}={wording.setting_text(record.setting(name))}" for name in sorted(swept)]
