@@ -26,7 +26,6 @@ class Rows:
     score: Tensor  # [E, H]: what ranks the keys
     weight: Tensor  # [E, H]
     times: Tensor  # [E]: of how many parallel edges
-    is_self_loop: Tensor  # [E]
     query_id: Tensor  # [Q]: the node
     key_id: Tensor  # [K]
 
@@ -79,15 +78,15 @@ def rows_of(views: Sequence[LayerAttention]) -> Rows:
         torch.cat([getattr(view, name).cpu() for view in views]).index_select(0, order)
         for name in ("ranked", "weight")
     )
-    loops = torch.cat([view.is_self_loop.cpu() for view in views])[order]
     score, weight = (each.to(_wide(each.dtype)) for each in (score, weight))
     single, place, times = torch.unique_consecutive(code, return_inverse=True, return_counts=True)
     if len(single) < len(code):
-        score, weight, loops = _merged(place, len(single), score, weight, loops)
+        weight = weight.new_zeros(len(single), weight.shape[1]).index_add(0, place, weight)
+        score = highest(score, place, len(single))
     row = single // max(1, len(key_id))
     rowptr = torch.searchsorted(row, torch.arange(len(query_id) + 1))
     key = single - row * max(1, len(key_id))
-    return Rows(rowptr, key, score, weight, times, loops, query_id, key_id)
+    return Rows(rowptr, key, score, weight, times, query_id, key_id)
 
 
 def numbered(ids: list[Tensor]) -> tuple[Tensor, Tensor]:
@@ -115,11 +114,3 @@ def signs(left: Tensor, right: Tensor) -> Tensor:
 
 def _wide(dtype: torch.dtype) -> torch.dtype:
     return torch.promote_types(dtype, torch.float32)
-
-
-def _merged(
-    place: Tensor, count: int, score: Tensor, weight: Tensor, loops: Tensor
-) -> tuple[Tensor, Tensor, Tensor]:
-    score = highest(score, place, count)
-    weight = weight.new_zeros(count, weight.shape[1]).index_add(0, place, weight)
-    return score, weight, torch.zeros(count, dtype=torch.bool).index_put((place,), loops)
