@@ -1,0 +1,280 @@
+"""GraphData: a graph with its features, targets and split, as a value; and the store that keeps it.
+
+A stored graph is a folder of plain arrays (data/arrays.py), under its name in the store:
+nodes/TYPE/NAME.npy, edges/KEY__RELATION__QUERY/NAME.npy, split/NAME.npy. An array that is opened is
+mapped from its file, and read when it is looked at.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from dynagat.data import arrays as folders
+from dynagat.data.arrays import Array, FolderError
+from dynagat.graph import Graph
+
+if TYPE_CHECKING:
+    from torch_geometric.data import Data, HeteroData
+
+KIND = "graph"
+NODE = "node"  # the type of nodes, and
+EDGE = (NODE, "to", NODE)  # that of edges, where there is but one
+SPLITS = ("train", "valid", "test")
+NAME = re.compile(r"[\w][\w.+-]*")
+
+EdgeType = tuple[str, str, str]  # key, relation, query: PyG's source, relation, target
+
+
+@dataclass(frozen=True, eq=False)
+class Nodes:
+    """The nodes of one type. Each array has a row per node: x features, y targets, id names."""
+
+    count: int
+    arrays: Mapping[str, Array] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, eq=False)
+class Edges:
+    """The edges of one relation. Each array has a row per edge: attr features, weight, year."""
+
+    key_index: np.ndarray  # [E] int32 or int64: the neighbour that is attended to, PyG's source
+    query_index: np.ndarray  # [E]: the node that attends, PyG's target
+    arrays: Mapping[str, Array] = field(default_factory=dict)
+
+    @property
+    def count(self) -> int:
+        return len(self.key_index)
+
+
+@dataclass(frozen=True, eq=False)
+class GraphData:
+    """Nodes and edges by type, a split, and `about`: what JSON can hold.
+
+    about["task"] tells what is to be predicted, if anything is:
+      kind: "classification": y holds [N] int64, -1 where it is not known;
+            "multilabel": [N, T] float32 of 0 and 1, nan where not known;
+            "regression": [N] float32, nan where not known;
+            "links": the split holds pairs.
+      node_type: whose y it is.   classes: their names, or the labels'.   target: what it is called.
+    about["source"] tells where the graph is from; about["made"] is true of made-up data, which
+    results never show.
+
+    The split holds the indices of nodes, as "train", "valid" and "test"; or, of links, arrays such
+    as "train/edge" [n, 2] and "valid/edge_neg".
+    """
+
+    name: str
+    nodes: Mapping[str, Nodes]
+    edges: Mapping[EdgeType, Edges]
+    split: Mapping[str, np.ndarray] = field(default_factory=dict)
+    about: Mapping[str, Any] = field(default_factory=dict)
+    folder: Path | None = None  # where it is stored, if it is
+
+    def __post_init__(self) -> None:
+        for kind, nodes in self.nodes.items():
+            for name, array in nodes.arrays.items():
+                _check_length(f"{name} of nodes {kind}", array, nodes.count)
+        for kind, edges in self.edges.items():
+            for end in (kind[0], kind[2]):
+                if end not in self.nodes:
+                    raise ValueError(f"edges {'-'.join(kind)} lead to nodes {end!r}, of which none")
+            _check_length(f"query_index of edges {'-'.join(kind)}", edges.query_index, edges.count)
+            for name, array in edges.arrays.items():
+                _check_length(f"{name} of edges {'-'.join(kind)}", array, edges.count)
+
+    @property
+    def task(self) -> Mapping[str, Any]:
+        return self.about.get("task", {})
+
+    @property
+    def node_type(self) -> str:
+        """The type that has the targets, or the only one."""
+        if "node_type" in self.task:
+            return self.task["node_type"]
+        if len(self.nodes) > 1:
+            raise ValueError(f"{self.name} has nodes of several types: {', '.join(self.nodes)}")
+        return next(iter(self.nodes))
+
+    @property
+    def num_nodes(self) -> int:
+        return self.nodes[self.node_type].count
+
+    @property
+    def num_edges(self) -> int:
+        return sum(edges.count for edges in self.edges.values())
+
+    @property
+    def x(self) -> np.ndarray:
+        """[N, features], of the nodes that have the targets."""
+        return self._of_nodes("x")
+
+    @property
+    def y(self) -> np.ndarray:
+        return self._of_nodes("y")
+
+    def _of_nodes(self, name: str) -> Any:
+        arrays = self.nodes[self.node_type].arrays
+        if name not in arrays:
+            raise ValueError(f"{self.name} has no {name}; its nodes have {', '.join(arrays)}")
+        return arrays[name]
+
+    def only(self, relation: str) -> GraphData:
+        """The graph of one relation within the nodes that have the targets."""
+        kind = (self.node_type, relation, self.node_type)
+        if kind not in self.edges:
+            known = ", ".join("-".join(each) for each in self.edges)
+            raise ValueError(f"{self.name} has no edges {'-'.join(kind)}; it has {known}")
+        nodes = {self.node_type: self.nodes[self.node_type]}
+        return replace(self, nodes=nodes, edges={kind: self.edges[kind]}, folder=None)
+
+    @property
+    def sole_edges(self) -> Edges:
+        """The edges, where they are of one relation within one type of nodes."""
+        if len(self.edges) != 1 or len(self.nodes) != 1:
+            known = ", ".join("-".join(each) for each in self.edges)
+            raise ValueError(f"{self.name} has edges of several types: {known}; pick with only()")
+        return next(iter(self.edges.values()))
+
+    def symmetric(self) -> GraphData:
+        """Each edge in both directions, once; attributes are left out."""
+        edges = self.sole_edges
+        key, query = _symmetric(edges.key_index, edges.query_index, self.num_nodes)
+        kind = next(iter(self.edges))
+        return replace(self, edges={kind: Edges(key, query)}, folder=None)
+
+    def graph(self, *, self_loops: bool = False) -> Graph:
+        """The Graph of the only edges."""
+        edges = self.sole_edges
+        query, key = tensor(edges.query_index), tensor(edges.key_index)
+        return Graph.from_edges(query, key, self.num_nodes, self_loops=self_loops)
+
+    def to_pyg(self) -> Data | HeteroData:
+        """A PyG Data, or a HeteroData if there are several types; with masks of the split."""
+        from dynagat.data.pyg import to_pyg
+
+        return to_pyg(self)
+
+    def save(self, path: Path | str | None = None, *, replace: bool = False) -> GraphData:
+        """Write it, by default under its name in the store; the stored graph."""
+        path = store_folder() / check_name(self.name) if path is None else Path(path)
+        with folders.write_folder(path, KIND, replace=replace) as writer:
+            for name, array in flat(self).items():
+                writer.add(name, array)
+            writer.about = described(self)
+        return open_graph(path)
+
+
+def flat(data: GraphData) -> dict[str, Array]:
+    """All arrays under the names they are stored by."""
+    found: dict[str, Array] = {}
+    for kind, nodes in data.nodes.items():
+        found |= {f"nodes/{kind}/{name}": array for name, array in nodes.arrays.items()}
+    for kind, edges in data.edges.items():
+        base = f"edges/{'__'.join(kind)}"
+        found |= {f"{base}/key_index": edges.key_index, f"{base}/query_index": edges.query_index}
+        found |= {f"{base}/{name}": array for name, array in edges.arrays.items()}
+    return found | {f"split/{name}": array for name, array in data.split.items()}
+
+
+def described(data: GraphData) -> dict[str, Any]:
+    """What a stored graph tells beside its arrays; a writer that streams arrays writes the same."""
+    counts = {kind: nodes.count for kind, nodes in data.nodes.items()}
+    return {
+        "name": data.name,
+        "nodes": counts,
+        "edges": [list(kind) for kind in data.edges],
+        "about": dict(data.about),
+    }
+
+
+def open_graph(name: Path | str, *, verify: bool | None = None) -> GraphData:
+    """The graph in a folder, or of this name in the store; `verify` as in arrays.read_folder."""
+    path = find_folder(name)
+    found, told = folders.read_folder(path, KIND, verify=verify)
+    try:
+        nodes = {
+            kind: Nodes(count, _below(found, f"nodes/{kind}/"))
+            for kind, count in told["nodes"].items()
+        }
+        edges = {}
+        for kind in map(tuple, told["edges"]):
+            inner = _below(found, f"edges/{'__'.join(kind)}/")
+            edges[kind] = Edges(inner.pop("key_index"), inner.pop("query_index"), inner)
+        split = _below(found, "split/")
+        return GraphData(told["name"], nodes, edges, split, told["about"], path)
+    except (KeyError, TypeError, AttributeError):
+        raise FolderError(f"{path} was altered: it is no graph that dynagat wrote") from None
+
+
+def find_folder(name: Path | str) -> Path:
+    """The folder of a path, or of a name in the store."""
+    for path in (Path(name), store_folder() / name):
+        if path.is_dir():
+            return path
+    known = ", ".join(stored_names()) or "none"
+    raise FolderError(f"there is no stored graph {str(name)!r}; {store_folder()} has {known}")
+
+
+def stored_names() -> list[str]:
+    """Those in the store."""
+    return sorted(path.parent.name for path in store_folder().glob(f"[!.]*/{folders.LIST}"))
+
+
+def store_folder() -> Path:
+    """Where graphs are stored: `store` in the cache folder."""
+    return cache_folder() / "store"
+
+
+def cache_folder() -> Path:
+    """DYNAGAT_CACHE, or dynagat in the user's cache folder."""
+    named = os.environ.get("DYNAGAT_CACHE")
+    usual = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    return Path(named) if named else usual / "dynagat"
+
+
+def raw_folders(name: str) -> list[Path]:
+    """Where a data set's files are looked for: in DYNAGAT_DATA, then in the cache folder."""
+    named = os.environ.get("DYNAGAT_DATA")
+    places = [Path(named)] if named else []
+    return [place / name for place in [*places, cache_folder() / "raw"]]
+
+
+def check_name(name: str) -> str:
+    if not NAME.fullmatch(name):
+        raise ValueError(f"a graph's name must be letters, digits, . - + and _, but is {name!r}")
+    return name
+
+
+def tensor(array: np.ndarray) -> torch.Tensor:
+    """The array's own memory as a tensor; a copy if it can't be written to or goes backwards."""
+    usable = array.flags.writeable and all(stride >= 0 for stride in array.strides)
+    return torch.from_numpy(array if usable else array.copy())
+
+
+def _below(found: Mapping[str, Any], prefix: str) -> dict[str, Any]:
+    return {n.removeprefix(prefix): each for n, each in found.items() if n.startswith(prefix)}
+
+
+def _check_length(name: str, array: Any, count: int) -> None:
+    if len(array) != count:
+        raise ValueError(f"{name} must have {count} rows, but has {len(array)}")
+
+
+def _symmetric(key: np.ndarray, query: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:
+    """Pairs in both directions, without duplicates, by query and then key; loops stay once."""
+    code = np.concatenate([
+        query.astype(np.int64) * count + key,
+        key.astype(np.int64) * count + query,
+    ])  # fmt: skip
+    code.sort()
+    code = code[np.concatenate([[True], code[1:] != code[:-1]])] if len(code) else code
+    kind = np.int32 if count <= np.iinfo(np.int32).max else np.int64
+    return (code % count).astype(kind), (code // count).astype(kind)
