@@ -139,7 +139,7 @@ def test_memory_is_that_of_a_process_of_its_own() -> None:
     table = 20_000 * 8 * 32 * 4  # bytes of query, key, out and their gradients, each
     peak, kept = in_fresh_process(memory_of_steps, case, "dynagat")
     assert 3 * table < peak < 20 * table
-    assert 0 <= kept <= peak
+    assert 0 <= kept <= peak + 2**20  # Linux adds up pages thread by thread, a little late
 
 
 def test_contenders_take_turns_however_often_each_runs() -> None:
