@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
-from bench.graphs import Dictionaries, Hub, Molecules, PowerLaw, Recipe, Uniform
+from bench.graphs import Dictionaries, Hub, Molecules, PowerLaw, Products, Recipe, Uniform
 
 SHAPES = ((8, 32), (8, 8), (1, 64), (1, 256))  # H, C
 ALL = ("pyg", "compiled", "dgl", "dynagat")
@@ -39,6 +39,8 @@ class Case:
     huge_pages: bool = False  # floor: whether the tables lie on huge pages
     compiles: bool = True  # whether "compiled" takes part
     effort: Effort = field(default_factory=Effort)
+    batch_size: int = 0  # sampling: seeds, or roots of walks
+    pass_seeds: int = 0  # sampling: how many seeds a whole pass has, if one is measured
 
     @property
     def shape(self) -> str:
@@ -50,6 +52,9 @@ class Case:
         own["graph"] = self.graph.describe()
         own["against"] = self.against.describe() if self.against else None
         own["contenders"] = list(self.contenders)
+        for name in ("batch_size", "pass_seeds"):  # as in records from before there were any
+            if not own[name]:
+                del own[name]
         return own
 
 
@@ -64,6 +69,9 @@ class Sizes:
     hub_degree: int
     batches: dict[str, Recipe]
     shapes: tuple[tuple[int, int], ...]
+    products: Products
+    sampled: tuple[int, int, int]  # seeds per batch; per batch of products and per pass over it
+    roots: int
     compiled: tuple[str, ...]  # the cases in which PyG's layer is compiled, too
     huge_pages: tuple[bool, ...]
     effort: Effort
@@ -81,6 +89,9 @@ FULL = Sizes(
         "dictionary-20": Dictionaries(k=20),
     },
     shapes=SHAPES,
+    products=Products(),
+    sampled=(1024, 256, 196_615),  # protocol.md, 4.4
+    roots=20_000,  # protocol.md, 4.2
     compiled=("*",),
     huge_pages=(False, True),
     effort=Effort(),
@@ -94,6 +105,9 @@ QUICK = Sizes(
     hub_degree=100_000,
     batches={"molecules": Molecules(300), "dictionary-10": Dictionaries(128)},
     shapes=((8, 32), (8, 8)),
+    products=Products(40_000, 2_000_000),
+    sampled=(256, 64, 4_000),
+    roots=1_000,
     compiled=("gatv2-8x8",),
     huge_pages=(False,),
     effort=Effort(seconds=1.0, fewest=3, most=5, first_step=100.0),
@@ -130,6 +144,7 @@ def make_cases(sizes: Sizes) -> list[Case]:
         ),
         _case("bfloat16", "bfloat16", arxiv, first),
         *(_case("capture", "capture", arxiv, one) for one in few),
+        *_sampling_cases(sizes),
     ]
     compiled = [case.name for case in cases if "*" in sizes.compiled or case.name in sizes.compiled]
     return [replace(case, compiles=case.name in compiled) for case in cases]
@@ -152,3 +167,15 @@ def _degree_cases(sizes: Sizes) -> list[Case]:
         _case(name, "degrees", graph, settings | {"against": against})
         for name, (graph, against) in graphs.items()
     ]
+
+
+def _sampling_cases(sizes: Sizes) -> list[Case]:
+    size, small, num_seeds = sizes.sampled
+    cases = [
+        Case(f"arxiv-{size}", "sampling", sizes.arxiv, batch_size=size),
+        Case(f"products-{size}", "sampling", sizes.products, batch_size=size),
+        Case(f"products-{small}", "sampling", sizes.products, batch_size=small,
+             pass_seeds=num_seeds),
+        Case(f"walks-{sizes.roots}", "walks", sizes.arxiv, batch_size=sizes.roots),
+    ]  # fmt: skip
+    return [replace(case, effort=sizes.effort) for case in cases]

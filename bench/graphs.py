@@ -63,6 +63,31 @@ class PowerLaw(Recipe):
 
 @final
 @dataclass(frozen=True)
+class Products(Recipe):
+    """Pairs in both directions, whose ends are drawn as those of PowerLaw, one by one, and so may
+    repeat; int32. The sizes are those of ogbn-products."""
+
+    num_nodes: int = 2_449_029
+    num_edges: int = 123_718_280
+
+    def draw(self, generator: Generator) -> Tensor:
+        order = torch.randperm(self.num_nodes, generator=generator).int()
+        edges = torch.empty(2, self.num_edges, dtype=torch.int32)
+        half = self.num_edges // 2
+        for end in range(2):
+            edges[end, :half] = order[self._ranks(half, generator)]
+        edges[0, half:], edges[1, half:] = edges[1, :half], edges[0, :half]
+        return edges
+
+    def _ranks(self, count: int, generator: Generator) -> Tensor:
+        """The integral of (rank + 10)^-0.55, turned round."""
+        low, high = 10**0.45, (self.num_nodes + 10) ** 0.45
+        place = torch.rand(count, generator=generator).mul_(high - low).add_(low)
+        return place.pow_(1 / 0.45).sub_(10).int().clamp_(0, self.num_nodes - 1)
+
+
+@final
+@dataclass(frozen=True)
 class Uniform(Recipe):
     """The even graph: both ends of every edge are any node, each as likely."""
 

@@ -19,6 +19,15 @@ from bench.graphs import Recipe
 from bench.isolation import OutOfTime, reason_of, time_limit
 from bench.memory import measure_memory
 from bench.records import Entry, Record
+from bench.sampling import (
+    NEIGHBOURS,
+    WALKS,
+    Draw,
+    draw_rows,
+    pass_over,
+    seeds_of,
+    start_sampler,
+)
 from dynagat import GATv2Conv, Graph, capture, how_attentive, ops
 from dynagat.native import kernels
 
@@ -149,6 +158,41 @@ def measure_capture(case: Case) -> Iterator[Record]:
         yield Record("microscope", "seconds", tuple(_round(_duration(whole)) for _ in range(3)))
 
 
+def measure_sampling(case: Case, names: tuple[str, ...] = NEIGHBOURS) -> Iterator[Record]:
+    """Seconds per edge of each sampler, alternating; and those of a whole pass, if asked for."""
+    rows, draws, durations = draw_rows(case), {}, {}
+    for name in names:
+        try:
+            draws[name] = start_sampler(name, case, rows)
+            durations[name], _ = _draw_once(draws[name], case, 0)  # it warms up, too
+        except Exception as error:  # whatever stops one, the others go on
+            yield Record(name, "edge", reason=reason_of(error))
+            draws.pop(name, None)
+    seconds: dict[str, list[float]] = {name: [] for name in draws}
+    counts = {name: repetitions(durations[name], case.effort) for name in draws}
+    for name in alternation(counts):
+        took, count = _draw_once(draws[name], case, 1 + len(seconds[name]))
+        seconds[name].append(took / count)
+    yield from (Record(name, "edge", tuple(map(_round, found))) for name, found in seconds.items())
+    if case.pass_seeds:
+        whole = Trial(pass_over(case, rows, case.pass_seeds))
+        yield Record("dynagat, layered", "pass", (_round(_duration(whole)),))
+
+
+def measure_walks(case: Case) -> Iterator[Record]:
+    """The same of subgraphs that walks visit."""
+    return measure_sampling(case, WALKS)
+
+
+def _draw_once(draw: Draw, case: Case, number: int) -> tuple[float, int]:
+    """Seconds, and edges."""
+    seeds = seeds_of(case, number)
+    gc.collect()
+    begin = time.perf_counter()
+    count = draw(number, seeds)
+    return time.perf_counter() - begin, count
+
+
 MEASURES: Mapping[str, Callable[[Case], Iterator[Record]]] = {
     "layers": measure_layers,
     "floor": measure_floor,
@@ -160,6 +204,8 @@ MEASURES: Mapping[str, Callable[[Case], Iterator[Record]]] = {
     "mechanisms": measure_layers,
     "bfloat16": measure_bfloat16,
     "capture": measure_capture,
+    "sampling": measure_sampling,
+    "walks": measure_walks,
 }
 
 

@@ -31,7 +31,9 @@ from bench.tables import (
     megabytes,
     memory,
     milliseconds,
+    sampling,
     times,
+    walks,
 )
 
 
@@ -250,5 +252,23 @@ SECTIONS = (
         "same outside; and `how_attentive` as a whole: forward pass, table, all numbers of all "
         "heads with their intervals.",
         capture,
+    ),
+    Section(
+        "sampling",
+        "Neighbour sampling",
+        "Million sampled edges per second, 10 neighbours in each of 3 hops, without replacement, "
+        "by all threads; the number in a case's name is that of seeds per batch. Layered, every "
+        "hop draws anew for all nodes known so far, as DGL does; merged, for new ones only, as "
+        "pyg-lib and torch-sparse do. Ours are what `NeighborLoader` yields: graphs with rows by "
+        "query and by key, nodes renumbered, edge numbers told. DGL's are `sample_neighbors` and "
+        "`to_block`. A pass goes over as many seeds as ogbn-products has training nodes.",
+        sampling,
+    ),
+    Section(
+        "walks",
+        "GraphSAINT walks",
+        "Million edges per second of the subgraphs that random walks of length 3 induce; the "
+        "number in the case's name is that of roots. DGL's are `random_walk` and `node_subgraph`.",
+        walks,
     ),
 )

@@ -99,18 +99,22 @@ def compiler_cache() -> Iterator[None]:
 
 def headline(entry: Entry) -> str:
     """Medians, for whoever watches."""
-    quantities = ("step", "attention", "build", "memory")
+    quantities = ("step", "attention", "build", "memory", "edge")
     parts = []
     for record in entry.records:
         if record.reason:
             parts.append(f"{record.contender}: {record.reason}")
         elif record.quantity in quantities:
-            is_memory = record.quantity == "memory"
-            value = (
-                f"{record.median / 1e6:.0f} MB" if is_memory else f"{record.median * 1e3:.1f} ms"
-            )
-            parts.append(f"{record.contender} {value}")
+            parts.append(f"{record.contender} {_in_short(record)}")
     return "; ".join(parts)
+
+
+def _in_short(record: Record) -> str:
+    if record.quantity == "memory":
+        return f"{record.median / 1e6:.0f} MB"
+    if record.quantity == "edge":
+        return f"{1e-6 / record.median:.1f} million edges/s"
+    return f"{record.median * 1e3:.1f} ms"
 
 
 def say(text: str) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
-from bench.goals import CAPTURE, DEGREES, Ratio
+from bench.goals import CAPTURE, DEGREES, SAMPLING, WALKS, Ratio
 from bench.records import Entry, Record
 
 Row = Sequence[str]
@@ -101,7 +101,38 @@ def capture(entries: list[Entry]) -> str:
     return markdown_table(header, rows)
 
 
+SAMPLERS = ("dgl", "dynagat, layered", "pyg-lib", "torch-sparse", "dynagat, merged")
+WALKERS = ("dgl, walks", "dynagat, walks")
+
+
+def sampling(entries: list[Entry]) -> str:
+    header = ["", "edges of the graph", *(NAMES.get(name, name) for name in SAMPLERS)]
+    header += ["best peer / ours", "a pass, s"]
+    rows = []
+    for entry in entries:
+        speeds = [_speed(entry.median(name, "edge")) for name in SAMPLERS]
+        seconds = entry.median("dynagat, layered", "pass")
+        whole = NOTHING if seconds is None else f"{seconds:.1f}"
+        ratio = times(SAMPLING.of(entry))
+        rows.append([entry.name, f"{entry.num_edges:,}", *speeds, ratio, whole])
+    return markdown_table(header, rows)
+
+
+def walks(entries: list[Entry]) -> str:
+    header = ["", "edges of the graph", "DGL", "dynagat", "DGL / ours"]
+    rows = []
+    for entry in entries:
+        speeds = [_speed(entry.median(name, "edge")) for name in WALKERS]
+        rows.append([entry.name, f"{entry.num_edges:,}", *speeds, times(WALKS.of(entry))])
+    return markdown_table(header, rows)
+
+
 # Cells
+
+
+def _speed(seconds: float | None) -> str:
+    """Of one edge -> million edges per second"""
+    return NOTHING if not seconds else f"{1e-6 / seconds:.3g}"
 
 
 def _spread(record: Record | None) -> str:

@@ -3,6 +3,7 @@
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
 #include <string>
@@ -10,6 +11,7 @@
 #include "csr.h"
 #include "kernels.h"
 #include "ranking.h"
+#include "saint.h"
 
 namespace nb = nanobind;
 using namespace dynagat;
@@ -133,6 +135,193 @@ void rank(const std::vector<Address>& arrays, int64_t queries, int64_t keys, int
   if (!sound) throw nb::value_error("the rows hold a number that their sizes do not allow");
 }
 
+using Given = nb::ndarray<nb::ro, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+using Nodes = nb::ndarray<const int64_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+using Ints = nb::ndarray<const int32_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+template <class T>
+using Made = nb::ndarray<nb::numpy, T, nb::ndim<1>>;
+
+Index read_index(const Given& array, const char* name) {
+  const auto type = array.dtype();
+  if (type.code != uint8_t(nb::dlpack::dtype_code::Int) || (type.bits != 32 && type.bits != 64))
+    throw nb::type_error((std::string(name) + " must hold int32 or int64").c_str());
+  return {array.data(), type.bits / 8};
+}
+
+// rowptr, key_index and, if there is one, edge_id
+Neighbours read_neighbours(const std::vector<Given>& arrays) {
+  if (arrays.size() < 2 || arrays.size() > 3 || arrays[0].size() < 1)
+    throw nb::value_error("rows are rowptr, of one number at least, key_index and perhaps edge_id");
+  Neighbours from{read_index(arrays[0], "rowptr"), read_index(arrays[1], "key_index"), Index(),
+                  int64_t(arrays[0].size()) - 1, int64_t(arrays[1].size())};
+  if (arrays.size() == 3) from.edge_id = read_index(arrays[2], "edge_id");
+  if (arrays.size() == 3 && arrays[2].size() != arrays[1].size())
+    throw nb::value_error("edge_id must have one number per edge, as key_index has");
+  if (from.nodes > INT32_MAX) throw nb::value_error("there can be no more than 2^31 - 1 nodes");
+  return from;
+}
+
+void tell(const Alarm& alarm) {
+  static const char* const texts[] = {
+      "",
+      "rowptr must rise from 0 to the number of edges, but does not",
+      "key_index holds a number that is no node",
+      "a number that is no node was given, or there is none to draw from",
+      "a node was given twice",
+      "memory is lacking",
+      "a sample can have no more than 2^31 - 1 edges and nodes"};
+  if (alarm.get() == Trouble::memory) throw std::bad_alloc();
+  if (alarm) throw nb::value_error(texts[int(alarm.get())]);
+}
+
+template <class T>
+Made<T> hand_over(Array<T>&& array) {
+  auto* held = new Array<T>(std::move(array));
+  nb::capsule owner(held, [](void* at) noexcept { delete static_cast<Array<T>*>(at); });
+  return Made<T>(held->data(), {size_t(held->count)}, owner);
+}
+
+nb::tuple hand_over(Picks&& picks) {
+  return nb::make_tuple(hand_over(std::move(picks.rowptr)), hand_over(std::move(picks.key)),
+                        hand_over(std::move(picks.edge)));
+}
+
+// nodes, [(rowptr, key, edge) of each layer], new nodes of each hop, edges of each hop
+nb::tuple sample(const std::vector<Given>& rows, const Nodes& seeds,
+                 const std::vector<int64_t>& fanouts, bool replace, bool layered, uint64_t seed,
+                 int threads) {
+  const Neighbours from = read_neighbours(rows);
+  if (int64_t(seeds.size()) > from.nodes) throw nb::value_error("a node was given twice");
+  Alarm alarm;
+  Array<int64_t> node;
+  std::vector<Picks> layers;
+  std::vector<int64_t> new_nodes, num_edges;
+  {
+    nb::gil_scoped_release release;
+    Sample sample(from, seeds.data(), int64_t(seeds.size()), alarm);
+    for (size_t hop = 0; hop < fanouts.size() && !alarm; ++hop)
+      sample.hop(int64_t(hop), {fanouts[hop], replace}, seed, layered, threads);
+    node = sample.node.resized(sample.node.count);
+    layers = std::move(sample.layers);
+    new_nodes = std::move(sample.new_nodes), num_edges = std::move(sample.num_edges);
+  }
+  tell(alarm);
+  nb::list found;
+  for (Picks& picks : layers) found.append(hand_over(std::move(picks)));
+  return nb::make_tuple(hand_over(std::move(node)), found, new_nodes, num_edges);
+}
+
+nb::tuple pick(const std::vector<Given>& rows, const Nodes& queries, int64_t fanout, bool replace,
+               uint64_t seed, uint64_t stage, int threads) {
+  const Neighbours from = read_neighbours(rows);
+  for (size_t n = 0; n < queries.size(); ++n)
+    if (uint64_t(queries.data()[n]) >= uint64_t(from.nodes))
+      throw nb::value_error("a number that is no node was given");
+  Alarm alarm;
+  Picks picks;
+  {
+    nb::gil_scoped_release release;
+    picks = HopSampler(from, queries.data(), int64_t(queries.size()), {fanout, replace},
+                       Stream(seed, stage), alarm)
+                .run(threads);
+  }
+  tell(alarm);
+  return hand_over(std::move(picks));
+}
+
+// The nodes visited, each once, in rising order. kind: 0 walks, 1 nodes, 2 edges
+Made<int64_t> visit(const std::vector<Given>& rows, int kind, int64_t count, int64_t length,
+                    const Nodes& live, uint64_t seed, int threads) {
+  const Neighbours from = read_neighbours(rows);
+  if (count < 0 || length < 0) throw nb::value_error("count and length must not be negative");
+  if (count > INT32_MAX / (length + 1)) throw nb::value_error("a sample visits too many nodes");
+  Alarm alarm;
+  Array<int64_t> visited(count * (kind == 0 ? length + 1 : kind == 1 ? 1 : 2));
+  {
+    nb::gil_scoped_release release;
+    int64_t* to = visited.data();
+    if (kind == 0) walk(from, count, length, seed, to, threads, alarm);
+    else if (kind == 1) draw_nodes(from, count, seed, to, threads, alarm);
+    else draw_edges(from, live.data(), int64_t(live.size()), count, seed, to, threads, alarm);
+    if (!alarm) {
+      std::sort(to, to + visited.count);
+      visited.count = std::unique(to, to + visited.count) - to;
+      visited = visited.resized(visited.count);
+    }
+  }
+  tell(alarm);
+  return hand_over(std::move(visited));
+}
+
+nb::tuple induce(const std::vector<Given>& rows, const Nodes& nodes, int threads) {
+  const Neighbours from = read_neighbours(rows);
+  if (int64_t(nodes.size()) > from.nodes) throw nb::value_error("a node was given twice");
+  Alarm alarm;
+  Picks picks;
+  {
+    nb::gil_scoped_release release;
+    picks = Induced(from, int64_t(nodes.size()), alarm).run(nodes.data(), threads);
+  }
+  tell(alarm);
+  return hand_over(std::move(picks));
+}
+
+// key_rowptr, key_query, key_position
+nb::tuple transpose_rows(const Ints& rowptr, const Ints& key, int64_t keys, int threads) {
+  if (rowptr.size() < 1 || keys < 0) throw nb::value_error("rowptr must have one number at least");
+  const int64_t edges = int64_t(key.size());
+  Array<int32_t> start(keys + 1), query(edges), position(edges);
+  bool fine;
+  {
+    nb::gil_scoped_release release;
+    fine = transpose(rowptr.data(), key.data(), int64_t(rowptr.size()) - 1, keys, edges,
+                     start.data(), query.data(), position.data(), threads);
+  }
+  if (!fine) throw nb::value_error("the rows hold a number that their sizes do not allow");
+  return nb::make_tuple(hand_over(std::move(start)), hand_over(std::move(query)),
+                        hand_over(std::move(position)));
+}
+
+// rowptr, key_index, edge_id of edges (query, key): rows by query, in the caller's order
+nb::tuple group_rows(const Given& query, const Given& key, int64_t nodes, int threads) {
+  const int64_t edges = int64_t(query.size());
+  if (nodes < 0 || nodes > INT32_MAX || edges > INT32_MAX || query.size() != key.size())
+    throw nb::value_error("query_index and key_index must have one number per edge, below 2^31");
+  const Edges from{read_index(query, "query_index"), read_index(key, "key_index"), {}, {}, edges};
+  Array<int32_t> rowptr(nodes + 1), key_index(edges), edge_id(edges);
+  BadIndex bad;
+  {
+    nb::gil_scoped_release release;
+    bad = find_bad(from,
+                   {nodes, nodes, 1, -1, 0, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr},
+                   threads);
+    if (!bad.argument)
+      sort_by_row(edges, nodes, rowptr.data(), threads, [&](int64_t e) { return from.query[e]; },
+                  [&](int32_t place, int64_t e) {
+        key_index[place] = int32_t(from.key[e]);
+        edge_id[place] = int32_t(e);
+      });
+  }
+  if (bad.argument)
+    throw nb::value_error((std::string(bad.argument == 1 ? "query_index" : "key_index") +
+                           " must lie in [0, " + std::to_string(nodes) + "), but holds " +
+                           std::to_string(bad.value))
+                              .c_str());
+  return nb::make_tuple(hand_over(std::move(rowptr)), hand_over(std::move(key_index)),
+                        hand_over(std::move(edge_id)));
+}
+
+void gather(Address table, int64_t rows, int64_t bytes, const Nodes& index, Address out,
+            int threads) {
+  bool fine;
+  {
+    nb::gil_scoped_release release;
+    fine = gather_rows(reinterpret_cast<const char*>(table), rows, bytes, index.data(),
+                       int64_t(index.size()), reinterpret_cast<char*>(out), threads);
+  }
+  if (!fine) throw nb::value_error("an index is out of the table's range");
+}
+
 #define POINTER(name)                                                                    \
   def_prop_rw(#name, [](const Problem& p) { return reinterpret_cast<Address>(p.name); }, \
               [](Problem& p, Address at) { p.name = reinterpret_cast<decltype(p.name)>(at); })
@@ -198,6 +387,19 @@ NB_MODULE(_native, m) {
                   reinterpret_cast<const int32_t*>(column), num_rows, floats,
                   reinterpret_cast<const float*>(x), reinterpret_cast<float*>(out), threads);
   });
+  m.def("sample", &sample, nb::arg("rows"), nb::arg("seeds"), nb::arg("fanouts"),
+        nb::arg("replace"), nb::arg("layered"), nb::arg("seed"), nb::arg("threads"));
+  m.def("pick", &pick, nb::arg("rows"), nb::arg("queries"), nb::arg("fanout"), nb::arg("replace"),
+        nb::arg("seed"), nb::arg("stage"), nb::arg("threads"));
+  m.def("visit", &visit, nb::arg("rows"), nb::arg("kind"), nb::arg("count"), nb::arg("length"),
+        nb::arg("live"), nb::arg("seed"), nb::arg("threads"));
+  m.def("induce", &induce, nb::arg("rows"), nb::arg("nodes"), nb::arg("threads"));
+  m.def("transpose", &transpose_rows, nb::arg("rowptr"), nb::arg("key"), nb::arg("keys"),
+        nb::arg("threads"));
+  m.def("group_rows", &group_rows, nb::arg("query"), nb::arg("key"), nb::arg("nodes"),
+        nb::arg("threads"));
+  m.def("gather", &gather, nb::arg("table"), nb::arg("rows"), nb::arg("bytes"), nb::arg("index"),
+        nb::arg("out"), nb::arg("threads"));
   m.attr("instruction_set") = kernels.name;
   forked_since_load();  // remember which process this is
 }

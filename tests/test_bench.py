@@ -15,7 +15,7 @@ from bench.cases import FULL, QUICK, Case, Effort, make_cases
 from bench.contenders import draw_inputs, start
 from bench.demo import fit_to_memory, render_demo
 from bench.goals import GOALS
-from bench.graphs import Dictionaries, Hub, Molecules, PowerLaw, Recipe, Uniform
+from bench.graphs import Dictionaries, Hub, Molecules, PowerLaw, Products, Recipe, Uniform
 from bench.isolation import CannotRun, OutOfTime, in_fresh_process, reason_of, time_limit
 from bench.measure import TOLERANCE, alternation, measure, repetitions
 from bench.memory import RESET, memory_of_steps
@@ -36,6 +36,7 @@ RECIPES = (
     Hub(500, 8_000, 3_000),
     Molecules(21),
     Dictionaries(6, 5),
+    Products(500, 8_000),
 )
 ONCE = Effort(seconds=0.01, fewest=2, most=3)
 
@@ -127,6 +128,23 @@ def test_every_other_group_is_measured_too(group: str) -> None:
     assert len(entry.records) > 0
 
 
+def test_samplers_are_measured_by_the_edge() -> None:
+    graph = Uniform(600, 4_000)
+    entry = measure(tiny("sampling", graph=graph, batch_size=20, pass_seeds=50))
+    for name in ("dynagat, layered", "dynagat, merged"):
+        assert 0 < entry.median(name, "edge") < 1e-3
+    assert entry.median("dynagat, layered", "pass") > 0
+    walks = measure(tiny("walks", graph=graph, batch_size=20))
+    assert 0 < walks.median("dynagat, walks", "edge") < 1e-3
+    for record in (*entry.records, *walks.records):
+        assert bool(record.values) != bool(record.reason)
+
+
+def test_a_case_without_batches_is_described_as_before_there_were_any() -> None:
+    assert "batch_size" not in tiny().describe()
+    assert tiny("sampling", batch_size=9).describe()["batch_size"] == 9
+
+
 @pytest.mark.native
 def test_the_floor_is_measured_beside_the_op() -> None:
     entry = measure(tiny("floor", huge_pages=True))
@@ -197,7 +215,10 @@ def made_up() -> Ledger:
         seconds = {"pyg": 20.0, "compiled": 8.0, "dynagat": 1.0, "floor": 0.8, "even": 0.9}
         seconds |= {"uneven": 1.0, "graph": 0.1, "layer": 0.4, "1 thread": 1.8, "2 threads": 1.0}
         seconds |= {"float32": 1.0, "bfloat16": 0.6, "captured": 1.3, "plain": 1.0}
+        seconds |= {"dynagat, layered": 1e-8, "dynagat, merged": 2e-8, "torch-sparse": 3e-8}
+        seconds |= {"dynagat, walks": 1e-8, "dgl, walks": 2e-8}
         others = {"memory": "memory", "build": "build", "capture": "forward"}
+        others |= {"sampling": "edge", "walks": "edge"}
         quantity = others.get(case.group, "attention")
         quantity = "step" if case.group in ("layers", "batches", "mechanisms") else quantity
         records = [Record(n, quantity, (s, s * 1.5, s * 0.9)) for n, s in seconds.items()]
@@ -253,6 +274,7 @@ def test_the_page_shows_goals_numbers_and_who_is_missing() -> None:
     page = render(made_up(), "picture.svg")
     assert "| PyG eager over dynagat, geometric mean | ≥ 16× | 20.0× | yes |" in page
     assert "| PyG compiled over dynagat, geometric mean | ≥ 10× | 8.00× | **no** |" in page
+    assert "| the best peer's time per edge over ours, lowest | ≥ 1× | 1.50× | yes |" in page
     assert "20,000 (18,000–30,000)" in page
     assert "DGL is missing in gatv2-8x32, gatv2-8x8" in page
     assert "made up" in page

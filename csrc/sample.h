@@ -1,0 +1,327 @@
+// Neighbour sampling: k of each query's keys, hop after hop, and the numbers that nodes get in the
+// sample. The seeds come first, then nodes in the order in which they are met.
+//
+// What is drawn for a query depends on (seed, hop, its place in the hop) alone. Rows are checked as
+// they are read, for a graph on disk must not be read whole. sampling/reference.py is the twin.
+#pragma once
+#include <algorithm>
+#include <atomic>
+#include <cstdint>
+#include <new>
+#include <vector>
+
+#include "csr.h"
+#include "memory.h"
+#include "parallel.h"
+#include "random.h"
+#include "table.h"
+
+namespace dynagat {
+
+// The keys of node i are key[rowptr[i]] .. key[rowptr[i + 1] - 1].
+struct Neighbours {
+  Index rowptr, key, edge_id;  // edge_id may be absent: an edge's number is then its position
+  int64_t nodes, edges;
+};
+
+enum class Trouble { none, rowptr, key_index, node, twice, memory, size };
+
+// What went wrong first; written by any thread.
+class Alarm {
+  std::atomic<int> what{0};
+
+ public:
+  void set(Trouble trouble) {
+    int none = 0;
+    what.compare_exchange_strong(none, int(trouble));
+  }
+  Trouble get() const { return Trouble(what.load()); }
+  explicit operator bool() const { return what.load() != 0; }
+};
+
+// fn(from, until) over chunks of [0, count); memory that is lacking is an alarm, not the end.
+template <class Fn>
+void over_chunks(int64_t count, int64_t chunk, int threads, Alarm& alarm, const Fn& fn) {
+  parallel_for((count + chunk - 1) / chunk, threads, [&](int64_t task) {
+    try {
+      fn(task * chunk, std::min((task + 1) * chunk, count));
+    } catch (const std::bad_alloc&) {
+      alarm.set(Trouble::memory);
+    }
+  });
+}
+
+inline void prefetch(const Index& index, int64_t at) {
+  __builtin_prefetch(static_cast<const char*>(index.data) + at * index.bytes);
+}
+
+struct Span {
+  int64_t begin, length;
+};
+
+inline Span row_of(const Neighbours& from, int64_t node, Alarm& alarm) {
+  const int64_t begin = from.rowptr[node], end = from.rowptr[node + 1];
+  if (begin >= 0 && begin <= end && end <= from.edges && end - begin <= INT32_MAX)
+    return {begin, end - begin};
+  alarm.set(Trouble::rowptr);
+  return {0, 0};
+}
+
+// The key at a position, or 0 and an alarm.
+inline int32_t key_at(const Neighbours& from, int64_t position, Alarm& alarm) {
+  const int64_t key = from.key[position];
+  if (uint64_t(key) < uint64_t(from.nodes)) return int32_t(key);
+  alarm.set(Trouble::key_index);
+  return 0;
+}
+
+template <class T>
+struct Array {
+  Buffer<T> memory;
+  int64_t count = 0;
+
+  Array() = default;
+  explicit Array(int64_t count) : memory(count), count(count) {}
+  T* data() { return memory.data(); }
+  T& operator[](int64_t at) { return memory[at]; }
+  const T& operator[](int64_t at) const { return memory[at]; }
+
+  Array resized(int64_t length) {
+    Array other(length);
+    std::copy_n(data(), std::min(length, count), other.data());
+    return other;
+  }
+};
+
+// Rows of a sample: rowptr by place of the query, then for each edge its key and its number.
+struct Picks {
+  Array<int32_t> rowptr, key;
+  Array<int64_t> edge;
+};
+
+// k distinct numbers below n, k < n, each set as likely: Floyd's method. A number that is there
+// already gives way to the largest that could have been drawn, which can't be.
+template <class Seen>
+void draw_distinct(uint64_t at, int64_t k, int64_t n, int64_t* out, const Seen& seen) {
+  for (int64_t t = 0; t < k; ++t) {
+    const int64_t last = n - k + t, drawn = Stream::number(at, t, last + 1);
+    out[t] = seen(drawn, t) ? (seen(last, t), last) : drawn;
+  }
+}
+
+inline void draw_distinct(uint64_t at, int64_t k, int64_t n, int64_t* out) {
+  constexpr int64_t few = 48;  // up to here looking through them beats a hash
+  if (k <= few) {
+    draw_distinct(at, k, n, out, [&](int64_t drawn, int64_t t) {
+      bool found = false;
+      for (int64_t s = 0; s < t; ++s) found |= out[s] == drawn;
+      return found;
+    });
+    return;
+  }
+  Table table(n);
+  table.reserve(k, nullptr, 0);
+  draw_distinct(at, k, n, out, [&](int64_t drawn, int64_t t) {
+    return table.add(int32_t(drawn), int32_t(t)) != int32_t(t);
+  });
+}
+
+struct Fanout {
+  int64_t k;  // negative: all
+  bool replace;
+
+  int64_t picks(int64_t degree) const {
+    if (k < 0 || degree == 0) return degree;
+    return replace ? k : std::min(k, degree);
+  }
+
+  // Positions within a row of `degree`.
+  void draw(uint64_t at, int64_t degree, int64_t* out) const {
+    if (k < 0 || degree == 0 || (!replace && degree <= k))
+      for (int64_t n = 0; n < degree; ++n) out[n] = n;
+    else if (replace)
+      for (int64_t t = 0; t < k; ++t) out[t] = Stream::number(at, t, degree);
+    else draw_distinct(at, k, degree, out);
+  }
+};
+
+// The keys, not yet renumbered, that each of the queries picks.
+class HopSampler {
+  const Neighbours& from;
+  const int64_t* query;
+  const Fanout fanout;
+  const Stream stream;
+  Alarm& alarm;
+  Array<Span> rows;
+  Picks picks;
+
+  // Draws of a few rows at a time, whose keys are then under way while others are drawn.
+  void draw(int64_t i, int64_t until) {
+    constexpr int64_t group = 256;
+    while (i < until) {
+      const int64_t first = picks.rowptr[i];
+      for (bool more = true; more; more = i < until && picks.rowptr[i] - first < group) {
+        int64_t* out = picks.edge.data() + picks.rowptr[i];
+        fanout.draw(stream.at(i), rows[i].length, out);
+        for (int64_t n = 0, end = picks.rowptr[i + 1] - picks.rowptr[i]; n < end; ++n) {
+          out[n] += rows[i].begin;
+          prefetch(from.key, out[n]);
+          if (from.edge_id.data) prefetch(from.edge_id, out[n]);
+        }
+        ++i;
+      }
+      for (int64_t e = first; e < picks.rowptr[i]; ++e) {
+        const int64_t position = picks.edge[e];
+        picks.key[e] = key_at(from, position, alarm);
+        if (from.edge_id.data) picks.edge[e] = from.edge_id[position];
+      }
+    }
+  }
+
+  void look_up(int64_t i, int64_t until) {
+    constexpr int64_t ahead = 16;
+    for (; i < until; ++i) {
+      if (i + ahead < until) prefetch(from.rowptr, query[i + ahead]);
+      rows[i] = row_of(from, query[i], alarm);
+      const int64_t count = fanout.picks(rows[i].length);
+      if (count > INT32_MAX) alarm.set(Trouble::size);
+      picks.rowptr[i + 1] = int32_t(count);
+    }
+  }
+
+ public:
+  HopSampler(const Neighbours& from, const int64_t* query, int64_t count, Fanout fanout,
+             Stream stream, Alarm& alarm)
+      : from(from), query(query), fanout(fanout), stream(stream), alarm(alarm), rows(count) {
+    picks.rowptr = Array<int32_t>(count + 1);
+  }
+
+  Picks run(int threads) {
+    constexpr int64_t chunk = 256;
+    const int64_t count = rows.count;
+    if (count < 2 * chunk) threads = 1;
+    over_chunks(count, chunk, threads, alarm, [&](int64_t i, int64_t end) { look_up(i, end); });
+    if (alarm) return std::move(picks);
+    int64_t total = picks.rowptr[0] = 0;
+    for (int64_t i = 0; i < count; ++i) {
+      total += picks.rowptr[i + 1];
+      picks.rowptr[i + 1] = int32_t(std::min<int64_t>(total, INT32_MAX));
+    }
+    if (total > INT32_MAX) {
+      alarm.set(Trouble::size);
+      return std::move(picks);
+    }
+    picks.key = Array<int32_t>(total), picks.edge = Array<int64_t>(total);
+    over_chunks(count, chunk, threads, alarm, [&](int64_t i, int64_t end) { draw(i, end); });
+    return std::move(picks);
+  }
+};
+
+// A whole batch. Layered: each hop draws anew for all nodes known so far, and is a layer of its
+// own. Merged: each hop draws for the nodes that the one before has met, and all are one graph.
+class Sample {
+  const Neighbours& from;
+  Alarm& alarm;
+  Table table;
+
+  // Each key becomes a number; new nodes are appended.
+  void renumber(Picks& picks) {
+    constexpr int64_t ahead = 12;
+    const int64_t known = node.count, total = picks.key.count;
+    node = node.resized(known + total);
+    table.reserve(known + total, node.data(), known);
+    int32_t next = int32_t(known);
+    for (int64_t e = 0; e < total; ++e) {
+      if (e + ahead < total) table.prefetch(picks.key[e + ahead]);
+      const int32_t key = picks.key[e], number = table.add(key, next);
+      if (number == next) node[next++] = key;
+      picks.key[e] = number;
+    }
+    node.count = next;
+  }
+
+  void append(Picks& picks) {
+    Picks& all = layers[0];
+    const int64_t rows = all.rowptr.count - 1, edges = all.key.count;
+    all.rowptr = all.rowptr.resized(rows + picks.rowptr.count);
+    for (int64_t i = 1; i < picks.rowptr.count; ++i)
+      all.rowptr[rows + i] = int32_t(edges + picks.rowptr[i]);
+    all.key = all.key.resized(edges + picks.key.count);
+    all.edge = all.edge.resized(edges + picks.edge.count);
+    std::copy_n(picks.key.data(), picks.key.count, all.key.data() + edges);
+    std::copy_n(picks.edge.data(), picks.edge.count, all.edge.data() + edges);
+  }
+
+ public:
+  Array<int64_t> node;
+  std::vector<Picks> layers;                  // by hop; a single one if merged
+  std::vector<int64_t> new_nodes, num_edges;  // of each hop; the seeds are the first new nodes
+
+  Sample(const Neighbours& from, const int64_t* seeds, int64_t count, Alarm& alarm)
+      : from(from), alarm(alarm), table(from.nodes), node(count) {
+    table.reserve(count, nullptr, 0);
+    for (int64_t n = 0; n < count && !alarm; ++n) {
+      if (uint64_t(seeds[n]) >= uint64_t(from.nodes)) alarm.set(Trouble::node);
+      else if (table.add(int32_t(seeds[n]), int32_t(n)) != n) alarm.set(Trouble::twice);
+      node[n] = seeds[n];
+    }
+    new_nodes.push_back(count);
+  }
+
+  void hop(int64_t number, Fanout fanout, uint64_t seed, bool layered, int threads) {
+    const int64_t known = node.count, first = layered ? 0 : known - new_nodes.back();
+    HopSampler sampler(from, node.data() + first, known - first, fanout,
+                       Stream(seed, uint64_t(number)), alarm);
+    Picks picks = sampler.run(threads);
+    if (alarm) return;
+    if (known + picks.key.count > INT32_MAX ||
+        (!layered && number && layers[0].key.count + picks.key.count > INT32_MAX))
+      return alarm.set(Trouble::size);
+    renumber(picks);
+    new_nodes.push_back(node.count - known);
+    num_edges.push_back(picks.key.count);
+    if (layered || number == 0) layers.push_back(std::move(picks));
+    else append(picks);
+  }
+};
+
+// The other side of rows: for each key its queries and the positions of those edges. False if a
+// number is out of range.
+inline bool transpose(const int32_t* rowptr, const int32_t* key, int64_t queries, int64_t keys,
+                      int64_t edges, int32_t* key_rowptr, int32_t* key_query, int32_t* key_position,
+                      int threads) {
+  bool fine = rowptr[0] == 0 && rowptr[queries] == edges;
+  for (int64_t i = 0; i < queries; ++i) fine &= rowptr[i] <= rowptr[i + 1];
+  for (int64_t e = 0; e < edges; ++e) fine &= uint32_t(key[e]) < uint64_t(keys);
+  if (!fine) return false;
+  Buffer<int32_t> query_of(edges);
+  for (int64_t i = 0; i < queries; ++i)
+    std::fill(query_of.data() + rowptr[i], query_of.data() + rowptr[i + 1], int32_t(i));
+  sort_by_row(edges, keys, key_rowptr, threads, [&](int64_t e) { return int64_t(key[e]); },
+              [&](int32_t place, int64_t e) {
+    key_query[place] = query_of[e];
+    key_position[place] = int32_t(e);
+  });
+  return true;
+}
+
+// Rows of table[index[n]], each of `bytes`; false if an index is out of range.
+inline bool gather_rows(const char* table, int64_t rows, int64_t bytes, const int64_t* index,
+                        int64_t count, char* out, int threads) {
+  std::atomic<bool> fine{true};
+  constexpr int64_t chunk = 512, ahead = 8, line = 64;
+  parallel_for((count + chunk - 1) / chunk, threads, [&](int64_t task) {
+    const int64_t until = std::min((task + 1) * chunk, count);
+    for (int64_t n = task * chunk; n < until; ++n)
+      if (uint64_t(index[n]) >= uint64_t(rows)) return void(fine = false);
+    for (int64_t n = task * chunk; n < until; ++n) {
+      if (n + ahead < until)
+        for (int64_t at = 0; at < bytes; at += line)
+          __builtin_prefetch(table + index[n + ahead] * bytes + at);
+      std::copy_n(table + index[n] * bytes, bytes, out + n * bytes);
+    }
+  });
+  return fine;
+}
+
+}  // namespace dynagat

@@ -1,0 +1,115 @@
+"""Batch: a sample of a graph, as a value: a Graph for each layer, and whom its numbers mean."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from itertools import accumulate
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from dynagat.graph import Graph
+from dynagat.sampling.draw import transpose
+from dynagat.sampling.reference import Picks, Sample
+
+if TYPE_CHECKING:
+    from torch_geometric.data import Data
+
+
+@dataclass(frozen=True, eq=False)
+class Batch:
+    """Layer l turns the rows of graphs[l]'s keys into those of its queries.
+
+    The queries are the first rows of the keys; graphs[0] has all nodes for its keys, the last one
+    the seeds for its queries: `for layer, graph in zip(layers, batch.graphs): x = layer(x, graph)`.
+    The edges of a graph are numbered from 0, and edge_id tells their numbers in the whole graph.
+    A subgraph of GraphSAINT's is one graph with the same nodes on both sides, for all layers.
+    """
+
+    graphs: tuple[Graph, ...]  # from the outermost layer inwards
+    node_id: Tensor  # [n] int64, the seeds first
+    edge_id: tuple[Tensor, ...]  # [E] int64, for each graph
+    num_seeds: int
+    num_sampled_nodes: tuple[int, ...]  # the seeds, then what each hop has met
+    num_sampled_edges: tuple[int, ...]  # of each hop
+    input_id: Tensor | None = None  # [num_seeds] int64: places of the seeds in the loader's list
+    x: Tensor | None = None  # [n, features]
+    y: Tensor | None = None  # [n]
+    layered: bool = False
+    node_norm: Tensor | None = None  # [n]
+    edge_norm: Tensor | None = None  # [E]
+
+    @property
+    def num_nodes(self) -> int:
+        return len(self.node_id)
+
+    def with_self_loops(self) -> Batch:
+        """Every query of every graph has one loop, numbered after the graph's edges."""
+        return replace(self, graphs=tuple(graph.with_self_loops() for graph in self.graphs))
+
+    def to_pyg(self) -> Data:
+        """The Data that the loader yields where it is given a Data."""
+        from torch_geometric.data import Data
+
+        if self.layered:
+            raise ValueError(
+                "a layered batch draws each layer anew and is no single Data; use its graphs, "
+                "or sample with layered=False"
+            )
+        graph = self.graphs[0]
+        edge_index = torch.stack([graph.key_index.long(), graph.query_index.long()])
+        data = Data(x=self.x, y=self.y, edge_index=edge_index, num_nodes=self.num_nodes)
+        data.n_id, data.e_id = self.node_id, self.edge_id[0]
+        if self.input_id is not None:
+            data.input_id, data.batch_size = self.input_id, self.num_seeds
+            data.num_sampled_nodes = list(self.num_sampled_nodes)
+            data.num_sampled_edges = list(self.num_sampled_edges)
+        for name in ("node_norm", "edge_norm"):
+            if getattr(self, name) is not None:
+                data[name] = getattr(self, name)
+        return data
+
+
+def make_batch(sample: Sample, input_id: Tensor, layered: bool, threads: int) -> Batch:
+    """A Graph for each layer; merged, they are ever shorter parts of the same rows."""
+    nodes, edges = (list(accumulate(counts)) for counts in (sample.new_nodes, sample.num_edges))
+    hops = reversed(range(len(edges)))
+    if layered:
+        layers = [(sample.layers[hop], hop) for hop in hops]
+    else:
+        layers = [(_first(sample.layers[0], nodes[hop], edges[hop]), hop) for hop in hops]
+    return Batch(
+        graphs=tuple(make_graph(picks, nodes[hop + 1], threads) for picks, hop in layers),
+        node_id=torch.from_numpy(sample.node),
+        edge_id=tuple(torch.from_numpy(picks.edge) for picks, _ in layers),
+        num_seeds=nodes[0],
+        num_sampled_nodes=tuple(sample.new_nodes),
+        num_sampled_edges=tuple(sample.num_edges),
+        input_id=input_id,
+        layered=layered,
+    )
+
+
+def _first(picks: Picks, num_queries: int, num_edges: int) -> Picks:
+    return Picks(picks.rowptr[: num_queries + 1], picks.key[:num_edges], picks.edge[:num_edges])
+
+
+def make_graph(picks: Picks, num_keys: int, threads: int) -> Graph:
+    """Rows are there already; only the transposed ones are made. Edges are numbered as they lie."""
+    sides = transpose(picks, num_keys, threads)
+    edge_id = np.arange(len(picks.key), dtype=np.int32)
+    arrays = (picks.rowptr, picks.key, edge_id, *sides)
+    return Graph(
+        *map(torch.from_numpy, arrays),
+        num_queries=len(picks.rowptr) - 1,
+        num_keys=num_keys,
+        num_edges=len(picks.key),
+    )
+
+
+def edge_index_of(picks: Picks) -> Tensor:
+    """PyG's [2, E] of (key, query), int64."""
+    query = np.repeat(np.arange(len(picks.rowptr) - 1), np.diff(picks.rowptr))
+    return torch.from_numpy(np.stack([picks.key.astype(np.int64), query]))

@@ -1,0 +1,123 @@
+"""infer: a network's output for all nodes, exactly, layer by layer, in the memory of one batch."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from dynagat.graph import Graph
+from dynagat.sampling.ahead import work_ahead
+from dynagat.sampling.batch import make_graph
+from dynagat.sampling.draw import check_count, sample, take_rows
+from dynagat.sampling.rows import Neighbours
+
+Layer = Callable[[Tensor, Graph], Tensor]
+Rows = Tensor | np.ndarray
+
+
+@torch.no_grad()
+def infer(
+    layers: Sequence[Layer],
+    x: Rows,
+    graph: Graph | Neighbours,
+    *,
+    batch_size: int = 4096,
+    out: Rows | Path | str | None = None,
+    prefetch: int = 1,
+) -> Rows:
+    """The output of the last layer for all nodes, [N, ...], each with all its neighbours.
+
+    Args:
+        layers: each takes the rows of a graph's keys and the graph, and gives a row for each of its
+            queries, which are the first rows of the keys. They should be in evaluation mode.
+        x: [N, features]; a tensor, or an array that may be mapped from a file.
+        graph: of N nodes; the keys of a block are its queries and then whom they attend to.
+        batch_size: how many queries go through a layer at once.
+        out: where the result goes: a tensor or array, or the name of an npy file, which is mapped.
+            With a file, the outputs of the layers before are in files beside it while they are
+            needed, so that nothing of N rows is held in memory.
+        prefetch: how many blocks are made ahead.
+    """
+    rows = graph if isinstance(graph, Neighbours) else Neighbours.from_graph(graph)
+    check_count("batch_size", batch_size)
+    if not layers:
+        raise ValueError("layers must hold a layer, but are empty")
+    if rows.num_nodes == 0:
+        raise ValueError("graph must have a node, but has none")
+    if len(x) != rows.num_nodes:
+        raise ValueError(f"x must have a row for each of {rows.num_nodes} nodes, but has {len(x)}")
+    if isinstance(out, (str, Path)):
+        return _infer_to_file(layers, x, rows, batch_size, Path(out), prefetch)
+    for layer in layers[:-1]:
+        x = _collect(_outputs(layer, x, rows, batch_size, prefetch), rows.num_nodes, None)
+    return _collect(_outputs(layers[-1], x, rows, batch_size, prefetch), rows.num_nodes, out)
+
+
+def _outputs(
+    layer: Layer, x: Rows, rows: Neighbours, batch_size: int, prefetch: int
+) -> Iterator[Tensor]:
+    """One layer's rows for all nodes, batch by batch."""
+
+    def make(n: int, threads: int) -> tuple[Tensor, Graph]:
+        queries = np.arange(n * batch_size, min((n + 1) * batch_size, rows.num_nodes))
+        block = sample(rows, queries, [-1], threads=threads)
+        graph = make_graph(block.layers[0], len(block.node), threads)
+        return take_rows(x, block.node, threads), graph
+
+    for table, graph in work_ahead(make, -(-rows.num_nodes // batch_size), prefetch):
+        part = layer(table, graph)
+        if len(part) != graph.num_queries:
+            raise ValueError(
+                f"layers must give a row for each of {graph.num_queries} queries, "
+                f"but one gave {len(part)}"
+            )
+        yield part
+
+
+def _collect(parts: Iterator[Tensor], num_rows: int, out: Rows | None) -> Rows:
+    """All parts in one table; a new one, if none is given."""
+    first = 0
+    for part in parts:
+        out = part.new_empty(num_rows, *part.shape[1:]) if out is None else out
+        if tuple(out.shape) != (num_rows, *part.shape[1:]):
+            wanted = [num_rows, *part.shape[1:]]
+            raise ValueError(f"out must be {wanted}, but is {list(out.shape)}")
+        into = out if isinstance(out, Tensor) else torch.from_numpy(out)
+        into[first : first + len(part)] = part
+        first += len(part)
+    assert out is not None
+    return out
+
+
+def _infer_to_file(
+    layers: Sequence[Layer], x: Rows, rows: Neighbours, batch_size: int, path: Path, prefetch: int
+) -> np.ndarray:
+    """In a folder beside the file, which gets its name when it is whole."""
+    with tempfile.TemporaryDirectory(prefix=f".{path.name}.", dir=path.parent) as folder:
+        places = [Path(folder) / f"{n}.npy" for n in range(len(layers))]
+        for n, layer in enumerate(layers):
+            _write(_outputs(layer, x, rows, batch_size, prefetch), rows.num_nodes, places[n])
+            x = np.load(places[n], mmap_mode="r")
+            if n:
+                places[n - 1].unlink()
+        os.replace(places[-1], path)
+    return np.load(path, mmap_mode="r")
+
+
+def _write(parts: Iterator[Tensor], num_rows: int, path: Path) -> None:
+    """An npy file, written from its beginning on, so that a full disk is an error and no crash."""
+    with path.open("wb") as file:
+        for n, part in enumerate(parts):
+            array = part.contiguous().numpy()
+            if n == 0:
+                kind = np.lib.format.dtype_to_descr(array.dtype)
+                shape = (num_rows, *array.shape[1:])
+                header = {"descr": kind, "fortran_order": False, "shape": shape}
+                np.lib.format.write_array_header_1_0(file, header)
+            file.write(array.data)

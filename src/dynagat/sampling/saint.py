@@ -1,0 +1,213 @@
+"""GraphSAINT (Zeng et al., 2020): subgraphs of nodes that random walks, nodes or edges visit.
+
+The names are PyG's, and so are the normalisation coefficients. Two departures from PyG: a walk goes
+from a node to one of its keys, the sources of its incoming edges, which in a directed graph is
+against the edge; and edges are drawn with the paper's probability, of which PyG has the inverse.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import cached_property, partial
+from typing import Any, final
+
+import numpy as np
+import torch
+
+from dynagat.sampling.ahead import work_ahead
+from dynagat.sampling.batch import Batch, edge_index_of, make_graph
+from dynagat.sampling.draw import (
+    EDGES,
+    NODES,
+    WALKS,
+    check_count,
+    check_seed,
+    derive_seed,
+    induce,
+    take_rows,
+    visit,
+)
+from dynagat.sampling.reference import Picks
+from dynagat.sampling.rows import Neighbours
+from dynagat.sampling.source import read_source, take_part
+
+BEFORE = 2**63  # numbers of passes from here on are those that sample coefficients
+
+
+class GraphSAINTSampler(ABC):
+    """Abstract. Each step draws nodes and yields the subgraph of all edges among them.
+
+    Given a PyG Data, subgraphs are Data with the nodes' and edges' part of everything, n_id and
+    e_id; given a GraphData, a Graph or Neighbours, each is a `Batch` of one graph. Nodes come in
+    rising order. What is drawn depends on (seed, number of the pass, number of the step) alone.
+
+    Args:
+        data: a PyG Data, a GraphData, a Graph or Neighbours.
+        batch_size: how many draws a step makes.
+        num_steps: how many steps a pass has.
+        sample_coverage: how often nodes are visited on average while the coefficients node_norm and
+            edge_norm are sampled; 0 for none.
+        seed: of all draws.
+        prefetch, num_workers: as in NeighborLoader.
+    """
+
+    def __init__(
+        self,
+        data: Any,
+        batch_size: int,
+        num_steps: int = 1,
+        sample_coverage: int = 0,
+        *,
+        seed: int = 0,
+        prefetch: int = 2,
+        num_workers: int | None = None,
+    ) -> None:
+        self.source = read_source(data)
+        self.batch_size = check_count("batch_size", batch_size)
+        self.num_steps = check_count("num_steps", num_steps)
+        self.sample_coverage = check_count("sample_coverage", sample_coverage, 0)
+        self.seed = check_seed(seed)
+        self.prefetch = check_count("prefetch", prefetch, 0)
+        self.num_workers = num_workers and check_count("num_workers", num_workers, 0)
+        self._check_drawable(self.source.neighbours)
+        self.epoch = 0  # the number of the next pass
+        self.norms = self._sample_norms() if sample_coverage else None
+
+    @abstractmethod
+    def visit(self, seed: int, threads: int) -> np.ndarray:
+        """The nodes of a step, each once, in rising order."""
+
+    def _check_drawable(self, neighbours: Neighbours) -> None:
+        if len(neighbours.key_index) == 0:
+            raise ValueError("data must have an edge to draw from, but has none")
+
+    def set_epoch(self, epoch: int) -> None:
+        """The next pass is the one of this number, and draws as that one does."""
+        self.epoch = check_count("epoch", epoch, 0)
+
+    def __len__(self) -> int:
+        return self.num_steps
+
+    def __iter__(self) -> Iterator[Any]:
+        epoch, self.epoch = self.epoch, self.epoch + 1
+
+        def make(n: int, threads: int) -> Any:
+            return self._finish(*self._subgraph(epoch, n, threads), threads)
+
+        return self._ahead(make)
+
+    def _ahead(self, make: Any) -> Iterator[Any]:
+        depth = 0 if self.num_workers == 0 else self.prefetch
+        return work_ahead(make, self.num_steps, depth, self.num_workers)
+
+    def _subgraph(self, epoch: int, n: int, threads: int) -> tuple[np.ndarray, Picks]:
+        nodes = self.visit(derive_seed(self.seed, epoch, n), threads)
+        return nodes, induce(self.source.neighbours, nodes, threads=threads)
+
+    def _finish(self, nodes: np.ndarray, picks: Picks, threads: int) -> Any:
+        norms = {}
+        if self.norms is not None:
+            parts = zip(self.norms, (nodes, picks.edge), strict=True)
+            of_nodes, of_edges = (take_rows(norm, index, threads) for norm, index in parts)
+            norms = {"node_norm": of_nodes, "edge_norm": of_edges}
+        if self.source.data is not None:
+            edge_index = edge_index_of(picks)
+            part = take_part(self.source.data, nodes, picks.edge, edge_index, threads)
+            for name, norm in norms.items():
+                part[name] = norm
+            return part
+        batch = Batch(
+            graphs=(make_graph(picks, len(nodes), threads),),
+            node_id=torch.from_numpy(nodes),
+            edge_id=(torch.from_numpy(picks.edge),),
+            num_seeds=len(nodes),
+            num_sampled_nodes=(len(nodes),),
+            num_sampled_edges=(len(picks.key),),
+        )
+        return self.source.fill(replace(batch, **norms), threads)
+
+    def _sample_norms(self) -> tuple[torch.Tensor, torch.Tensor]:
+        """Whole passes until nodes were visited often enough; then PyG's formula."""
+        neighbours = self.source.neighbours
+        node_count = np.zeros(neighbours.num_nodes, np.float32)
+        edge_count = np.zeros(neighbours.num_edges, np.float32)
+        visits = steps = 0
+        while visits < neighbours.num_nodes * self.sample_coverage:
+            make = partial(self._subgraph, BEFORE + steps)
+            for nodes, picks in self._ahead(make):
+                node_count[nodes] += 1
+                edge_count[picks.edge] += 1
+                visits += len(nodes)
+            steps += self.num_steps
+        return normalise(node_count, edge_count, steps, neighbours)
+
+
+def normalise(
+    node_count: np.ndarray, edge_count: np.ndarray, num_samples: int, neighbours: Neighbours
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """node_norm_i = samples / (count_i · N),  edge_norm_ij = count_j / count_ij, as in PyG.
+
+    What no sample visited counts as 0.1 visits; the coefficient of an edge whose key was visited
+    but not the edge is 10⁴, and 0.1 if neither was.
+    """
+    of_key = np.zeros_like(edge_count)
+    position = slice(None) if neighbours.edge_id is None else neighbours.edge_id
+    of_key[position] = node_count[neighbours.key_index]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        edge_norm = np.clip(of_key / edge_count, 0, 1e4)
+    edge_norm[np.isnan(edge_norm)] = 0.1
+    seen = np.where(node_count == 0, np.float32(0.1), node_count)
+    node_norm = np.float32(num_samples) / seen / np.float32(len(node_count))
+    return torch.from_numpy(node_norm), torch.from_numpy(edge_norm)
+
+
+@final
+class GraphSAINTRandomWalkSampler(GraphSAINTSampler):
+    """Walks from any node, with replacement, to one of its keys, `walk_length` times."""
+
+    def __init__(
+        self,
+        data: Any,
+        batch_size: int,
+        walk_length: int,
+        num_steps: int = 1,
+        sample_coverage: int = 0,
+        **options: Any,
+    ) -> None:
+        self.walk_length = check_count("walk_length", walk_length)
+        super().__init__(data, batch_size, num_steps, sample_coverage, **options)
+
+    def _check_drawable(self, neighbours: Neighbours) -> None:
+        if neighbours.num_nodes == 0:  # without edges, each walk stays where it begins
+            raise ValueError("data must have a node to walk from, but has none")
+
+    def visit(self, seed: int, threads: int) -> np.ndarray:
+        rows, length = self.source.neighbours, self.walk_length
+        return visit(rows, WALKS, self.batch_size, length=length, seed=seed, threads=threads)
+
+
+@final
+class GraphSAINTNodeSampler(GraphSAINTSampler):
+    """Nodes, with replacement, each with a probability in proportion to its number of keys."""
+
+    def visit(self, seed: int, threads: int) -> np.ndarray:
+        return visit(self.source.neighbours, NODES, self.batch_size, seed=seed, threads=threads)
+
+
+@final
+class GraphSAINTEdgeSampler(GraphSAINTSampler):
+    """Both ends of edges, with replacement; an edge's probability is in proportion to one over the
+    number of its query's keys. So in an undirected graph a pair {i, j} is drawn in proportion to
+    1/degree_i + 1/degree_j, as in the paper."""
+
+    def visit(self, seed: int, threads: int) -> np.ndarray:
+        rows = self.source.neighbours
+        given = {"live": self.live, "seed": seed, "threads": threads}
+        return visit(rows, EDGES, self.batch_size, **given)
+
+    @cached_property
+    def live(self) -> np.ndarray:
+        """The nodes that have keys."""
+        return np.flatnonzero(np.diff(self.source.neighbours.rowptr))

@@ -1,0 +1,141 @@
+"""Layer-wise inference equals the full forward pass, in the memory of a batch."""
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from torch_geometric import nn as pyg
+
+from dynagat import DPGATConv, GATConv, GATv2Conv, Graph
+from dynagat.sampling import Neighbours, infer
+
+NUM_NODES = 500
+EDGE_INDEX = torch.randint(0, NUM_NODES - 5, (2, 4000), generator=torch.Generator().manual_seed(0))
+GRAPH = Graph.from_edge_index(EDGE_INDEX, NUM_NODES)
+X = torch.randn(NUM_NODES, 8, generator=torch.Generator().manual_seed(1))
+CONVS = {"gat": GATConv, "gatv2": GATv2Conv, "dpgat": DPGATConv}
+
+
+def as_layer(conv, act=lambda x: x):
+    """A layer of ours or of PyG's as `infer` calls it."""
+
+    def layer(x, graph):
+        edges = graph if type(conv) in CONVS.values() else torch.stack(
+            [graph.key_index.long(), graph.query_index.long()]
+        )  # fmt: skip
+        return act(conv((x, x[: graph.num_queries]), edges))
+
+    return layer
+
+
+def three_layers(make):
+    widths = ((8, 6, 2), (12, 6, 2), (12, 3, 1))
+    convs = [make(i, o, heads) for i, o, heads in widths]
+    return [as_layer(conv, F.elu if n < 2 else lambda x: x) for n, conv in enumerate(convs)]
+
+
+KINDS = {
+    **{
+        name: lambda i, o, h, kind=kind: kind(i, o, heads=h, add_self_loops=False)
+        for name, kind in CONVS.items()
+    },
+    "PyG's GATConv": lambda i, o, h: pyg.GATConv(i, o, heads=h, add_self_loops=False),
+    "PyG's SAGEConv": lambda i, o, h: pyg.SAGEConv(i, o * h),
+}
+
+
+def full(layers, x, graph):
+    with torch.no_grad():
+        for layer in layers:
+            x = layer(x, graph)
+    return x
+
+
+@pytest.mark.parametrize("loops", [False, True])
+@pytest.mark.parametrize("make", KINDS.values(), ids=KINDS)
+def test_layer_by_layer_is_the_full_forward_pass(make, loops):
+    layers, graph = three_layers(make), GRAPH.with_self_loops() if loops else GRAPH
+    expected = full(layers, X, graph)
+    for batch_size in (64, 500, 4096):
+        torch.testing.assert_close(infer(layers, X, graph, batch_size=batch_size), expected)
+    assert not infer(layers, X, graph).requires_grad
+
+
+def test_features_and_results_may_lie_in_files(tmp_path):
+    layers = three_layers(KINDS["gatv2"])
+    expected = full(layers, X, GRAPH)
+    np.save(tmp_path / "x.npy", X.numpy())
+    mapped = np.load(tmp_path / "x.npy", mmap_mode="r")
+    rows = Neighbours.from_graph(GRAPH)
+    found = infer(layers, mapped, rows, batch_size=100, out=tmp_path / "out.npy")
+    assert isinstance(found, np.memmap)
+    torch.testing.assert_close(torch.from_numpy(np.array(found)), expected)
+    assert np.array_equal(np.load(tmp_path / "out.npy"), found)
+    assert {path.name for path in tmp_path.iterdir()} == {"x.npy", "out.npy"}
+    for out in (torch.empty(NUM_NODES, 3), np.empty((NUM_NODES, 3), np.float32)):
+        assert infer(layers, X, GRAPH, batch_size=100, out=out) is out
+        torch.testing.assert_close(torch.as_tensor(out), expected)
+
+
+def test_a_failure_leaves_no_file(tmp_path):
+    def fail(x, graph):
+        raise RuntimeError("no memory")
+
+    layers = [as_layer(KINDS["gatv2"](8, 4, 1)), fail]
+    with pytest.raises(RuntimeError, match="no memory"):
+        infer(layers, X, GRAPH, out=tmp_path / "out.npy")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("change", "text"),
+    [
+        ({"layers": []}, "layers must hold a layer"),
+        ({"x": X[:-1]}, "row for each of 500 nodes, but has 499"),
+        ({"batch_size": 0}, "batch_size must be"),
+        ({"layers": [lambda x, graph: x[:3]]}, "a row for each of 500 queries, but one gave 3"),
+        ({"out": torch.empty(500, 9)}, r"out must be \[500, 8\], but is \[500, 9\]"),
+        (
+            {"graph": Graph.from_edges(EDGE_INDEX[0], EDGE_INDEX[1], 500, 600)},
+            "500 queries and 600",
+        ),
+        ({"graph": Graph.from_edge_index(EDGE_INDEX[:, :0], 0), "x": X[:0]}, "must have a node"),
+    ],
+)
+def test_wrong_arguments_are_refused_in_a_sentence(change, text):
+    given = {"layers": [lambda x, graph: x[: graph.num_queries]], "x": X, "graph": GRAPH, **change}
+    with pytest.raises(ValueError, match=text):
+        infer(**given)
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
+def test_memory_is_that_of_a_batch_and_not_of_the_graph(tmp_path):
+    """x and two layers of 200 MB each, in files; mapped pages of files are not counted."""
+    script = f"""
+import re, numpy as np, torch
+from dynagat.sampling import Neighbours, infer
+nodes, most = 50_000, 0
+key = np.random.default_rng(0).integers(0, nodes, nodes * 3)
+rows = Neighbours.from_edges(np.repeat(np.arange(nodes), 3), key, nodes)
+np.lib.format.open_memmap(r"{tmp_path}/x.npy", "w+", np.float32, (nodes, 1000))
+x = np.load(r"{tmp_path}/x.npy", mmap_mode="r")
+
+def kilobytes():
+    return int(re.search(r"RssAnon:\\s+(\\d+)", open("/proc/self/status").read())[1])
+
+def layer(x, graph):
+    global most
+    most = max(most, kilobytes())
+    first = graph.key_index[graph.rowptr[:-1].long()]
+    return x[: graph.num_queries] + x[first.long()]
+
+before = kilobytes()
+infer([layer, layer], x, rows, batch_size=1000, out=r"{tmp_path}/out.npy")
+print((most - before) // 1024)
+"""
+    command = [sys.executable, "-c", script]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert int(done.stdout) < 190  # MB; x and each output have 200, a batch has 16
