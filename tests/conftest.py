@@ -10,12 +10,17 @@ from dynagat.native import kernels
 
 
 def pytest_collection_modifyitems(items):
-    """`native` tests skip where nothing was compiled, but fail in CI, where that is a bug."""
-    if kernels is not None or os.environ.get("CI"):
+    """`native` and `data` tests skip where there is none, but fail in CI, where that is a bug."""
+    if os.environ.get("CI"):
         return
+    missing = {}
+    if kernels is None:
+        missing["native"] = "the native module is not in use here"
+    if not os.environ.get("DYNAGAT_DATA"):
+        missing["data"] = "DYNAGAT_DATA does not say where the data sets are"
     for item in items:
-        if "native" in item.keywords:
-            item.add_marker(pytest.mark.skip(reason="the native module is not in use here"))
+        for mark in missing.keys() & item.keywords.keys():
+            item.add_marker(pytest.mark.skip(reason=missing[mark]))
 
 
 @pytest.fixture(autouse=True)

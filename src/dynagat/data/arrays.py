@@ -7,12 +7,16 @@ share one copy, and a folder may be larger than memory. Nothing in it is ever un
 
 from __future__ import annotations
 
+import ctypes
 import fcntl
 import hashlib
 import json
+import mmap
 import os
 import shutil
+import sys
 import tempfile
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -28,6 +32,13 @@ VERSION = 1
 KINDS = "biuf"  # booleans, integers, floats
 VERIFIED_BYTES = 1 << 30  # up to which a folder's checksums are looked at whenever it is opened
 BLOCK = 1 << 22
+READ_AND_WRITE = mmap.PROT_READ | mmap.PROT_WRITE
+# A page that is changed is copied. None are set aside for that: numpy's mode "c" would need as much
+# memory as the file is large. Python names the flag since 3.13.
+NO_RESERVE = getattr(mmap, "MAP_NORESERVE", 0x4000 if sys.platform == "linux" else 0)
+OWN_COPY = mmap.MAP_PRIVATE | NO_RESERVE
+RETRIES = 20  # of a reader whose folder is replaced while it looks
+OLD = 3600.0  # seconds after which what has no lock has no writer
 
 
 class FolderError(ValueError):
@@ -56,7 +67,7 @@ class Growing:
 
     def finish(self) -> None:
         self.file.seek(0)
-        _write_header(self.file, self.dtype, (self.rows, *self.row_shape))
+        self.file.write(_header(self.dtype, (self.rows, *self.row_shape)))
         self.file.close()
 
 
@@ -88,14 +99,15 @@ class Writer:
         path, dtype = self._path(name, np.dtype(dtype)), np.dtype(dtype)
         file = open(path, "w+b")  # noqa: SIM115  (closed by finish, or with the folder)
         self._growing.append(Growing(path, dtype, tuple(row_shape), file))
-        _write_header(file, dtype, (0, *row_shape))
+        file.write(_header(dtype, (0, *row_shape)))
         return self._growing[-1]
 
     def make(self, name: str, dtype: Any, shape: tuple[int, ...]) -> np.ndarray:
         """An array to be filled in, mapped from its file; the disk's room is taken at once."""
         path, dtype = self._path(name, np.dtype(dtype)), np.dtype(dtype)
         with open(path, "w+b") as file:
-            _write_header(file, dtype, shape)
+            file.write(_header(dtype, shape))
+            file.flush()
             size = int(np.prod(shape)) * dtype.itemsize
             if size:  # a page of a mapped file that finds no room would kill the process
                 os.posix_fallocate(file.fileno(), file.tell(), size)
@@ -107,7 +119,7 @@ class Writer:
         files = sorted(self.folder.rglob("*.npy"))
         listed = {str(path.relative_to(self.folder)): _entry(path) for path in files}
         told = {"kind": kind, "version": VERSION, "arrays": listed, "about": self.about}
-        text = json.dumps(told, indent=1, allow_nan=False)
+        text = json.dumps({**told, "sha256": _list_sum(told)}, indent=1, allow_nan=False)
         (self.folder / LIST).write_text(text, encoding="utf-8")
         for path in [*files, self.folder / LIST, self.folder]:
             _flush(path)
@@ -140,10 +152,11 @@ def write_folder(path: Path | str, kind: str, *, replace: bool = False) -> Itera
     with _told(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         _check_free(path, kind, replace)
-        _clear_remains(path)
-        folder = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}."))
-        lock = open(folder / LOCK, "w")  # noqa: SIM115  (held until the folder has its name)
-        fcntl.flock(lock, fcntl.LOCK_EX)
+        with _alone(path.parent):  # nobody clears up what is not locked yet
+            _clear_remains(path)
+            folder = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}."))
+            lock = open(folder / LOCK, "w")  # noqa: SIM115  (held until the folder has its name)
+            fcntl.flock(lock, fcntl.LOCK_EX)
     writer = Writer(folder)
     try:
         with _told(path, folder):
@@ -167,6 +180,21 @@ def read_folder(
     None, those of folders of less than 1 GiB. Sizes are always looked at.
     """
     path = Path(path)
+    for _ in range(RETRIES):
+        before = _identity(path)
+        try:
+            found = _read(path, kind, verify)
+            if before == _identity(path):
+                return found
+        except (FolderError, FileNotFoundError):
+            after = _identity(path)
+            if before == after and (after is not None or not _has_writer(path)):
+                raise
+        time.sleep(0.01)  # it was replaced under our eyes, or is about to be there again
+    return _read(path, kind, verify)
+
+
+def _read(path: Path, kind: str, verify: bool | None) -> tuple[dict[str, Array], dict[str, Any]]:
     told = _read_list(path, kind)
     if verify or (verify is None and _bytes(told) <= VERIFIED_BYTES):
         check_folder(path, kind)
@@ -185,6 +213,17 @@ def check_folder(path: Path | str, kind: str) -> None:
             raise FolderError(f"{path / name} was altered: its checksum is not the one of {LIST}")
 
 
+def remove_folder(path: Path | str) -> None:
+    """Take a folder of arrays away, at once for who looks for it; readers keep what they opened."""
+    path = Path(os.path.abspath(path))
+    if not (path / LIST).is_file():
+        raise FolderError(f"{path} is no folder of arrays: it has no {LIST}")
+    with _told(path):
+        aside = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}."))
+        os.rename(path, aside)  # onto an empty folder
+        shutil.rmtree(aside)
+
+
 def fingerprint(path: Path | str) -> str:
     """A short name of a folder's content: the same for equal arrays, wherever they lie."""
     told = _read_list(Path(path), None)
@@ -193,16 +232,35 @@ def fingerprint(path: Path | str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
+def _identity(path: Path) -> tuple[int, int] | None:
+    """Which folder has the name now."""
+    with suppress(OSError):
+        now = path.stat()
+        return now.st_ino, now.st_mtime_ns
+    return None
+
+
+def _has_writer(path: Path) -> bool:
+    return any(path.absolute().parent.glob(f".{path.name}.*"))
+
+
+def _list_sum(told: Mapping[str, Any]) -> str:
+    """The checksum of a list without its own."""
+    rest = {name: value for name, value in told.items() if name != "sha256"}
+    return hashlib.sha256(json.dumps(rest, sort_keys=True).encode()).hexdigest()
+
+
 def _read_list(path: Path, kind: str | None) -> dict[str, Any]:
     try:
         told = json.loads((path / LIST).read_text(encoding="utf-8"))
         found, version = told["kind"], told["version"]
-        sums = [(told["about"], each["sha256"], each["shape"]) for each in told["arrays"].values()]
-        del sums
+        is_whole = told["sha256"] == _list_sum(told)
     except (FileNotFoundError, NotADirectoryError):
         raise FolderError(f"{path} is no folder of arrays: it has no {LIST}") from None
     except (ValueError, KeyError, TypeError, AttributeError):  # of JSON, or of another shape
         raise FolderError(f"{path / LIST} was cut short or altered: it can't be read") from None
+    if not is_whole:
+        raise FolderError(f"{path / LIST} was altered: its checksum is not its own")
     if kind is not None and found != kind:
         raise FolderError(f"{path} must be a {kind} folder, but is a {found} folder")
     if version != VERSION:
@@ -221,14 +279,18 @@ def _map(path: Path, name: str, entry: Mapping[str, Any]) -> np.ndarray:
     if at.stat().st_size != entry["bytes"]:
         size = f"{at.stat().st_size} of {entry['bytes']} bytes"
         raise FolderError(f"{at} was cut short or altered: it has {size}")
-    try:
-        mode = "c" if np.prod(shape) else None  # an empty file can't be mapped
-        array = np.load(at, mmap_mode=mode, allow_pickle=False)
-    except (ValueError, EOFError):
-        raise FolderError(f"{at} was altered: it is no .npy file of numbers") from None
-    if array.shape != shape or array.dtype.str != entry["dtype"]:
-        raise FolderError(f"{at} was altered: it holds {array.dtype} {array.shape}")
-    return array
+    dtype = np.dtype(entry["dtype"])
+    header = _header(dtype, shape)
+    with open(at, "rb") as file:
+        is_ours = file.read(len(header)) == header
+    size = len(header) + int(np.prod(shape)) * dtype.itemsize
+    if not is_ours or dtype.kind not in KINDS or size != entry["bytes"]:
+        raise FolderError(f"{at} was altered: it does not begin as an array {dtype} {shape} does")
+    if size == len(header):  # nothing can't be mapped
+        return np.empty(shape, dtype)
+    with open(at, "rb") as file:
+        mapped = mmap.mmap(file.fileno(), size, flags=OWN_COPY, prot=READ_AND_WRITE)
+    return np.frombuffer(mapped, dtype, offset=len(header)).reshape(shape)
 
 
 def _bytes(told: Mapping[str, Any]) -> int:
@@ -252,13 +314,13 @@ def _sum(path: Path) -> str:
     return digest.hexdigest()
 
 
-def _write_header(file: IO[bytes], dtype: np.dtype, shape: tuple[int, ...]) -> None:
+def _header(dtype: np.dtype, shape: tuple[int, ...]) -> bytes:
     """An .npy header, as long for any number of rows, so that it can be written anew."""
     told = {"descr": dtype.str, "fortran_order": False, "shape": shape}
     text = f"{told!r}".encode("ascii")
     length = 118 + 64 * (len(f"{shape[1:]!r}") // 64 + 1)
-    file.write(b"\x93NUMPY\x01\x00" + length.to_bytes(2, "little"))
-    file.write(text + b" " * (length - len(text) - 1) + b"\n")
+    start = b"\x93NUMPY\x01\x00" + length.to_bytes(2, "little")
+    return start + text + b" " * (length - len(text) - 1) + b"\n"
 
 
 def _flush(path: Path) -> None:
@@ -280,21 +342,37 @@ def _check_free(path: Path, kind: str, replace: bool) -> None:
 
 
 def _rename(folder: Path, path: Path, kind: str, replace: bool) -> None:
-    """Give the folder its name; of two writers who may not replace, the second is refused."""
-    _check_free(path, kind, replace)
-    aside = None
-    while path.exists():
-        aside = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}."))
-        with suppress(FileNotFoundError):  # another writer was faster
+    """Give the folder its name; what had it before gets the folder's, and goes with it."""
+    with _alone(path.parent):
+        _check_free(path, kind, replace)
+        if not path.exists():
+            os.rename(folder, path)
+        elif not _exchange(folder, path):
+            aside = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}."))
             os.rename(path, aside)  # onto an empty folder
-        shutil.rmtree(aside, ignore_errors=True)
-    try:
-        os.rename(folder, path)
-    except OSError:
-        if replace:
-            raise
-        raise FolderError(f"{path} exists already: another process made it") from None
+            os.rename(folder, path)
+            os.rename(aside, folder)
     _flush(path.parent)
+
+
+def _exchange(one: Path, other: Path) -> bool:
+    """Let two folders change names in one step, if the system can: readers find either."""
+    rename = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
+    if rename is None:
+        return False
+    here, exchange = -100, 2  # AT_FDCWD, RENAME_EXCHANGE
+    return rename(here, os.fsencode(one), here, os.fsencode(other), exchange) == 0
+
+
+@contextmanager
+def _alone(parent: Path) -> Iterator[None]:
+    """One writer at a time; the lock goes with the process, however it ends."""
+    handle = os.open(parent, os.O_RDONLY)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)
 
 
 def _clear_remains(path: Path) -> None:
@@ -303,6 +381,11 @@ def _clear_remains(path: Path) -> None:
         with suppress(OSError), open(remains) as lock:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             shutil.rmtree(remains.parent, ignore_errors=True)
+    for remains in path.parent.glob(f".{path.name}.*/"):  # of one killed beside its lock
+        with suppress(OSError):
+            is_old = time.time() - remains.stat().st_mtime > OLD
+            if is_old and not (remains / LOCK).exists():
+                shutil.rmtree(remains, ignore_errors=True)
 
 
 @contextmanager

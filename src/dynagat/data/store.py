@@ -25,12 +25,12 @@ if TYPE_CHECKING:
     from torch_geometric.data import Data, HeteroData
 
 KIND = "graph"
-NODE = "node"  # the type of nodes, and
-EDGE = (NODE, "to", NODE)  # that of edges, where there is but one
+NODE = "node"  # the type of nodes, and EDGE that of edges, where there is but one
 SPLITS = ("train", "valid", "test")
 NAME = re.compile(r"[\w][\w.+-]*")
 
 EdgeType = tuple[str, str, str]  # key, relation, query: PyG's source, relation, target
+EDGE: EdgeType = (NODE, "to", NODE)
 
 
 @dataclass(frozen=True, eq=False)
@@ -216,7 +216,8 @@ def open_graph(name: Path | str, *, verify: bool | None = None) -> GraphData:
 
 def find_folder(name: Path | str) -> Path:
     """The folder of a path, or of a name in the store."""
-    for path in (Path(name), store_folder() / name):
+    places = [Path(name), store_folder() / name]
+    for path in [each for each in places if (each / folders.LIST).is_file()] + places[::-1]:
         if path.is_dir():
             return path
     known = ", ".join(stored_names()) or "none"

@@ -30,6 +30,8 @@ class Texts(Sequence[str]):
         """The arrays, in which those of texts are texts again."""
         found = dict(arrays)
         for name in [each.removesuffix(".utf8") for each in arrays if each.endswith(".utf8")]:
+            if f"{name}.offsets" not in arrays:
+                continue  # an array that happens to be called so
             found[name] = cls(found.pop(f"{name}.utf8"), found.pop(f"{name}.offsets"))
         return found
 

@@ -1,0 +1,182 @@
+"""Rows of numbers that come block by block, from .csv.gz files and from arrays inside .npz files.
+
+So an array larger than memory goes from its file into a stored folder. A bad row is told with its
+file and line.
+"""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import re
+import zipfile
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+
+CSV_BLOCK = 1 << 20  # bytes of text; larger ones are no faster
+NPZ_BLOCK = 1 << 24
+
+
+@dataclass(eq=False)
+class Rows:
+    """Blocks of shape [any, *row_shape], once; `lines` if the file has a line per row."""
+
+    source: Path
+    dtype: np.dtype
+    row_shape: tuple[int, ...]
+    blocks: Iterator[np.ndarray]
+    lines: bool = True
+
+    def whole(self) -> np.ndarray:
+        blocks = list(self.blocks)
+        return np.concatenate(blocks) if blocks else np.empty((0, *self.row_shape), self.dtype)
+
+
+def csv_rows(path: Path, dtype: Any, *, columns: int | None = None, nan: bool = False) -> Rows:
+    """The rows of a .csv.gz of numbers, without a header.
+
+    Args:
+        path: the file.
+        dtype: of the array: int64, float32, ...
+        columns: how many there must be; if None, as many as the first line has. One column gives
+            rows of no dimension.
+        nan: whether a number may be missing; it is read as nan.
+    """
+    found = _columns(path)
+    if columns is not None and found != columns:
+        raise ValueError(f"{path}, line 1: {columns} columns are expected, but there are {found}")
+    dtype = np.dtype(dtype)
+    row_shape = () if found == 1 else (found,)
+    return Rows(path, dtype, row_shape, _csv_blocks(path, dtype, found, nan))
+
+
+def csv_numbers(path: Path) -> np.ndarray:
+    """The whole of a .csv.gz: int64 if all are whole numbers, else float32; as OGB reads them."""
+    try:
+        return csv_rows(path, np.int64).whole()
+    except ValueError:
+        return csv_rows(path, np.float32).whole()
+
+
+def _columns(path: Path) -> int:
+    with reading(path), gzip.open(path, "rt", encoding="utf-8") as file:
+        line = file.readline()
+    return line.count(",") + 1
+
+
+def _csv_blocks(path: Path, dtype: np.dtype, columns: int, nan: bool) -> Iterator[np.ndarray]:
+    import pyarrow as pa
+    from pyarrow import csv as pacsv
+
+    if path.stat().st_size == 0 or not _has_text(path):
+        return
+    names = [str(each) for each in range(columns)]
+    # one thread: only so are lines counted
+    read = pacsv.ReadOptions(column_names=names, use_threads=False, block_size=CSV_BLOCK)
+    kinds = dict.fromkeys(names, pa.from_numpy_dtype(dtype))
+    convert = pacsv.ConvertOptions(column_types=kinds)
+    line = 1
+    with reading(path), pacsv.open_csv(path, read_options=read, convert_options=convert) as batches:
+        for batch in batches:
+            block = np.empty((batch.num_rows, columns), dtype)
+            for at, column in enumerate(batch.columns):
+                if column.null_count and not nan:
+                    row = int(np.nonzero(column.is_null().to_numpy(zero_copy_only=False))[0][0])
+                    raise _Told(f"{path}, line {line + row}: a number is missing")
+                block[:, at] = column.to_numpy(zero_copy_only=False)
+            line += len(block)
+            yield block[:, 0] if columns == 1 else block
+
+
+def _has_text(path: Path) -> bool:
+    with reading(path), gzip.open(path, "rb") as file:
+        return bool(file.read(1))
+
+
+def csv_table(path: Path) -> list[list[str]]:
+    """A small .csv.gz of words, line by line."""
+    with reading(path), gzip.open(path, "rt", encoding="utf-8", newline="") as file:
+        return [row for row in csv.reader(file) if row]
+
+
+def npz_rows(path: Path, name: str, *, row: int | None = None) -> Rows:
+    """The rows of one array of an .npz file; with `row` the values of that one row, one by one."""
+    with reading(path), zipfile.ZipFile(path) as archive, archive.open(f"{name}.npy") as file:
+        shape, dtype = _npy_header(path, name, file)
+    if row is None:
+        return Rows(path, dtype, shape[1:], _npz_blocks(path, name, 0, shape[0], shape[1:]), False)
+    return Rows(path, dtype, (), _npz_blocks(path, name, row * shape[1], shape[1], ()), False)
+
+
+def npz_shape(path: Path, name: str) -> tuple[int, ...]:
+    with reading(path), zipfile.ZipFile(path) as archive, archive.open(f"{name}.npy") as file:
+        return _npy_header(path, name, file)[0]
+
+
+def npz_names(path: Path) -> list[str]:
+    with reading(path), zipfile.ZipFile(path) as archive:
+        return [each.removesuffix(".npy") for each in archive.namelist()]
+
+
+def _npz_blocks(
+    path: Path, name: str, start: int, count: int, row_shape: tuple[int, ...]
+) -> Iterator[np.ndarray]:
+    with reading(path), zipfile.ZipFile(path) as archive, archive.open(f"{name}.npy") as file:
+        _, dtype = _npy_header(path, name, file)
+        row_bytes = int(np.prod(row_shape)) * dtype.itemsize
+        _skip(file, start * row_bytes)
+        rows = max(1, NPZ_BLOCK // max(1, row_bytes))
+        for at in range(0, count, rows):
+            wanted = min(rows, count - at)
+            data = file.read(wanted * row_bytes)
+            if len(data) != wanted * row_bytes:
+                raise _Told(
+                    f"{path} was cut short: {name} ends at row {at + len(data) // row_bytes}"
+                )
+            yield np.frombuffer(data, dtype).reshape(wanted, *row_shape)
+
+
+def _npy_header(path: Path, name: str, file: IO[bytes]) -> tuple[tuple[int, ...], np.dtype]:
+    version = np.lib.format.read_magic(file)
+    read = np.lib.format.read_array_header_2_0
+    if version == (1, 0):
+        read = np.lib.format.read_array_header_1_0
+    shape, is_fortran, dtype = read(file)
+    if dtype.kind not in "biuf" or (is_fortran and len(shape) > 1):
+        raise _Told(f"{path}: {name} must hold numbers, row by row, but holds {dtype}")
+    return shape, dtype
+
+
+def _skip(file: IO[bytes], count: int) -> None:
+    while count > 0:
+        count -= len(file.read(min(count, NPZ_BLOCK))) or count
+
+
+class _Told(ValueError):
+    """Told in a sentence already."""
+
+
+@contextmanager
+def reading(path: Path) -> Iterator[None]:
+    """Trouble with a file, told with its name and, where it is known, the line."""
+    try:
+        yield
+    except (FileNotFoundError, PermissionError, IsADirectoryError, _Told):
+        raise
+    except KeyError as error:
+        raise ValueError(f"{path}: {error.args[0]}") from None
+    except (OSError, EOFError, zlib.error, zipfile.BadZipFile, NotImplementedError) as error:
+        raise ValueError(f"{path} was cut short or altered: {error}") from None
+    except UnicodeDecodeError:
+        raise ValueError(f"{path} is no text in UTF-8") from None
+    except (ValueError, csv.Error) as error:  # of pyarrow: "... Row #3: CSV conversion error ..."
+        found = re.search(r"Row #(\d+): (.*)", str(error), re.DOTALL)
+        at, why = (f", line {found[1]}", found[2]) if found else ("", str(error))
+        why = why.removeprefix("CSV conversion error to ").strip().splitlines()[0][:200]
+        raise ValueError(f"{path}{at}: {why}") from None

@@ -1,0 +1,63 @@
+"""What every graph that is read must satisfy, each told in a sentence that names its file."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+
+def check_ends(
+    index: np.ndarray, count: int, source: Any, *, first_line: int | None = None
+) -> None:
+    """Edge ends must be nodes; `first_line` is the line of the first row, where there are lines."""
+    wrong = (index < 0) | (index >= count)
+    if wrong.any():
+        row = int(np.nonzero(wrong.reshape(len(index), -1).any(1))[0][0])
+        at = f"edge {row}" if first_line is None else f"line {first_line + row}"
+        value = index[row] if index.ndim == 1 else index[row][wrong[row]][0]
+        raise ValueError(f"{source}, {at}: nodes are 0 to {count - 1}, but an edge has {value}")
+
+
+def check_finite(x: np.ndarray, source: Any, *, first_line: int | None = None) -> None:
+    """Features must be numbers; a row that holds nan or infinity is named."""
+    if x.dtype.kind != "f":
+        return
+    wrong = ~np.isfinite(x).reshape(len(x), -1).all(1)
+    if wrong.any():
+        row = int(np.nonzero(wrong)[0][0])
+        at = f"row {row}" if first_line is None else f"line {first_line + row}"
+        value = x[row][~np.isfinite(x[row])][0] if x.ndim > 1 else x[row]
+        raise ValueError(f"{source}, {at}: features must be finite numbers, but one is {value}")
+
+
+def check_split(split: Mapping[str, np.ndarray], count: int, source: Any) -> None:
+    """Parts of a split hold nodes, each node once and in one part."""
+    part_of = np.full(count, -1, np.int8)
+    names = list(split)
+    for at, (name, index) in enumerate(split.items()):
+        if index.ndim != 1 or index.dtype.kind not in "iu":
+            raise ValueError(f"{source}: {name} must be a list of node numbers, one each")
+        wrong = (index < 0) | (index >= count)
+        if wrong.any():
+            value = index[wrong][0]
+            raise ValueError(f"{source}: {name} has {value}, but nodes are 0 to {count - 1}")
+        other = part_of[index]
+        if (other >= 0).any():
+            node = index[other >= 0][0]
+            raise ValueError(f"{source}: node {node} is in {names[other.max()]} and in {name}")
+        if len(np.unique(index)) != len(index):
+            raise ValueError(f"{source}: {name} holds a node twice")
+        part_of[index] = at
+
+
+def check_labels(y: np.ndarray, source: Any) -> None:
+    """Classes are numbered from 0; -1 stands for an unknown one."""
+    if len(y) and int(y.min()) < -1:
+        raise ValueError(f"{source}: classes must be 0 or more, but one is {y.min()}")
+
+
+def index_dtype(count: int) -> type:
+    """The smaller type that holds the numbers of `count` nodes."""
+    return np.int32 if count <= np.iinfo(np.int32).max else np.int64

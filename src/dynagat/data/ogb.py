@@ -1,0 +1,271 @@
+"""OGB's graphs, from their raw folders into the graph store: block by block, so of any size.
+
+An edge of OGB's files leads from its first node, the key, to its second, the query: PyG's
+edge_index. Of sets whose edges OGB keeps once, for both directions, both are stored, one after the
+other, as OGB's own loader has them. Nothing is unpickled but arrays (data/pickles.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from dynagat.data.arrays import Writer, write_folder
+from dynagat.data.blocks import Rows, csv_rows, csv_table
+from dynagat.data.checks import check_ends, check_finite, check_labels, check_split, index_dtype
+from dynagat.data.ogb_layouts import EdgeRows, Layout, read_layout, typed_split_kind
+from dynagat.data.pickles import read_torch_pickle
+from dynagat.data.store import (
+    KIND,
+    NODE,
+    SPLITS,
+    GraphData,
+    check_name,
+    open_graph,
+    store_folder,
+)
+
+MADE = "MADE"  # a file that marks a folder of made-up data
+ENDS = ("edge", "edge_neg", "source_node", "target_node", "target_node_neg")
+
+
+@dataclass(frozen=True)
+class OgbSet:
+    """What OGB's own loader knows of a set beside its files."""
+
+    name: str
+    download: str  # the folder in its zip, and the zip's name
+    split: str  # the folder of the official split
+    both: bool = False  # whether an edge of the file stands for both directions
+    features: bool = True  # whether its nodes have features
+
+    @property
+    def is_links(self) -> bool:
+        return self.name.startswith("ogbl-")
+
+
+SETS = {
+    each.name: each
+    for each in [
+        OgbSet("ogbn-arxiv", "arxiv", "time"),
+        OgbSet("ogbn-mag", "mag", "time"),
+        OgbSet("ogbn-products", "products", "sales_ranking", both=True),
+        OgbSet("ogbn-proteins", "proteins", "species", both=True, features=False),
+        OgbSet("ogbl-collab", "collab", "time", both=True),
+        OgbSet("ogbl-citation2", "citation-v2", "time"),
+        OgbSet("ogbl-ddi", "ddi", "target", both=True, features=False),
+    ]
+}
+
+
+def read_ogb(
+    folder: Path | str,
+    name: str | None = None,
+    *,
+    path: Path | str | None = None,
+    replace: bool = False,
+    expected: tuple[int, int] | None = None,
+) -> GraphData:
+    """Store the graph of a folder that holds raw/ and split/, and open it.
+
+    Args:
+        folder: as OGB's download has it, or its own loader: arxiv, ogbn_arxiv, ogbn-arxiv.
+        name: what the graph is called; by default OGB's name. Which of OGB's sets it is, is told by
+            this name or else by the folder's.
+        path: where it is stored; by default under its name in the store.
+        replace: whether a stored graph may be replaced.
+        expected: the nodes and stored edges there must be, unless the folder's data are made up.
+    """
+    folder = Path(folder)
+    which = recognised(folder, name)
+    name = check_name(name or which.name)
+    with write_folder(path or store_folder() / name, KIND, replace=replace) as writer:
+        layout = read_layout(folder)
+        _check_features(layout, which, folder)
+        for kind, arrays in layout.nodes.items():
+            for inner, rows in arrays.items():
+                _store(writer, f"nodes/{kind}/{inner}", rows, layout.counts[kind])
+        for kind, edges in layout.edges.items():
+            _store_edges(writer, kind, edges, layout.counts, which.both)
+        task = _store_links(writer, layout, folder, which) if which.is_links else (
+            _store_targets(writer, layout, folder, which)
+        )  # fmt: skip
+        about: dict[str, Any] = {"task": task, "source": f"OGB, {which.name}"}
+        if (folder / MADE).exists():
+            about["made"] = True
+        elif expected is not None:
+            check_counts(_total(layout, which), expected, folder)
+        kinds = [list(kind) for kind in layout.edges]
+        writer.about = {"name": name, "nodes": dict(layout.counts), "edges": kinds, "about": about}
+    return open_graph(path or store_folder() / name)
+
+
+def check_counts(found: tuple[int, int], expected: tuple[int, int], source: Any) -> None:
+    """A published data set must have its published numbers of nodes and edges."""
+    if found != expected:
+        told = "{:,} nodes and {:,} edges".format
+        raise ValueError(f"{source} must have {told(*expected)}, but has {told(*found)}")
+
+
+def _total(layout: Layout, which: OgbSet) -> tuple[int, int]:
+    edge_count = sum(edges.count for edges in layout.edges.values())
+    return sum(layout.counts.values()), edge_count * (2 if which.both else 1)
+
+
+def recognised(folder: Path, name: str | None) -> OgbSet:
+    """Which set a folder holds: by the name that is given, or by its own."""
+    for each in SETS.values():
+        if name == each.name:
+            return each
+    own = folder.resolve().name
+    for each in SETS.values():
+        if own.replace("_", "-") == each.name or own == each.download:
+            return each
+    known = ", ".join(SETS)
+    raise ValueError(f"{folder} must be called by the OGB set that it holds: one of {known}")
+
+
+def _check_features(layout: Layout, which: OgbSet, folder: Path) -> None:
+    is_whole = (folder / "raw" / "edge.csv.gz").is_file()  # not what we keep of it ourselves
+    if which.features and is_whole and "x" not in layout.nodes[NODE]:
+        path = folder / "raw" / "node-feat.csv.gz"
+        raise ValueError(f"{path} is missing; OGB's download of {which.name} has it")
+
+
+def _store(writer: Writer, name: str, rows: Rows | np.ndarray, count: int, times: int = 1) -> None:
+    """Append the blocks; there must be `count` rows, of which each is stored `times`."""
+    if isinstance(rows, np.ndarray):
+        rows = Rows(Path(name), rows.dtype, rows.shape[1:], iter([rows]), lines=False)
+    growing, seen = writer.grow(name, rows.dtype, rows.row_shape), 0
+    for block in rows.blocks:
+        check_finite(block, rows.source, first_line=seen + 1 if rows.lines else None)
+        growing.append(np.repeat(block, times, 0) if times > 1 else block)
+        seen += len(block)
+    _check_count(rows, seen, count)
+
+
+def _check_count(rows: Rows, seen: int, count: int) -> None:
+    if seen != count:
+        raise ValueError(f"{rows.source} must have {count} rows, but has {seen}")
+
+
+def _store_edges(
+    writer: Writer,
+    kind: tuple[str, str, str],
+    edges: EdgeRows,
+    counts: Mapping[str, int],
+    both: bool,
+) -> None:
+    base = f"edges/{'__'.join(kind)}"
+    key_count, query_count = _end_counts(kind, counts, edges)
+    dtype = index_dtype(max(key_count, query_count))
+    key, query = (writer.grow(f"{base}/{end}_index", dtype) for end in ("key", "query"))
+    seen = 0
+    for block in edges.pairs.blocks:
+        line = seen + 1 if edges.pairs.lines else None
+        check_ends(block[:, 0], key_count, edges.pairs.source, first_line=line)
+        check_ends(block[:, 1], query_count, edges.pairs.source, first_line=line)
+        key.append(block.reshape(-1) if both else block[:, 0])
+        query.append(block[:, ::-1].reshape(-1) if both else block[:, 1])
+        seen += len(block)
+    _check_count(edges.pairs, seen, edges.count)
+    for name, rows in edges.arrays.items():
+        _store(writer, f"{base}/{name}", rows, edges.count, 2 if both else 1)
+
+
+def _end_counts(
+    kind: tuple[str, str, str], counts: Mapping[str, int], edges: EdgeRows
+) -> tuple[int, int]:
+    for end in (kind[0], kind[2]):
+        if end not in counts:
+            raise ValueError(f"{edges.pairs.source}: there are no nodes of type {end!r}")
+    return counts[kind[0]], counts[kind[2]]
+
+
+def _store_targets(writer: Writer, layout: Layout, folder: Path, which: OgbSet) -> dict[str, Any]:
+    """The labels and the split of the type that has them."""
+    if len(layout.labels) != 1:
+        raise ValueError(f"{folder}: one type must have labels, but {len(layout.labels)} have")
+    ((kind, labels),) = layout.labels.items()
+    count = layout.counts[kind]
+    if len(labels) != count:
+        raise ValueError(f"{folder}: there must be {count} labels, but are {len(labels)}")
+    for part, index in _node_split(folder / "split" / which.split, kind, count).items():
+        writer.add(f"split/{part}", index)
+    task: dict[str, Any] = {"node_type": kind, "target": "label"}
+    if labels.ndim == 2:
+        writer.add(f"nodes/{kind}/y", labels.astype(np.float32))
+        names = [str(each) for each in range(labels.shape[1])]
+        return {"kind": "multilabel", "classes": names, **task}
+    y = np.where(np.isnan(labels), -1, labels).astype(np.int64)
+    check_labels(y, folder)
+    writer.add(f"nodes/{kind}/y", y)
+    return {"kind": "classification", "classes": _class_names(folder, int(y.max()) + 1), **task}
+
+
+def _class_names(folder: Path, count: int) -> list[str]:
+    """Those of mapping/labelidx2NAME.csv.gz, if it is there; else their numbers."""
+    for path in sorted((folder / "mapping").glob("labelidx2*.csv.gz")):
+        named = {row[0]: row[1] for row in csv_table(path)[1:] if len(row) > 1}
+        return [named.get(str(each), str(each)) for each in range(max(count, len(named)))]
+    return [str(each) for each in range(count)]
+
+
+def _node_split(folder: Path, kind: str, count: int) -> dict[str, np.ndarray]:
+    found: dict[str, np.ndarray]
+    if (folder / "split_dict.pt").is_file():
+        held = read_torch_pickle(folder / "split_dict.pt")
+        found = {part: np.asarray(_of_kind(held, part, kind, folder)) for part in SPLITS}
+    else:
+        inner = folder / (typed_split_kind(folder) or "")
+        found = {}
+        for part in SPLITS:
+            path = inner / f"{part}.csv.gz"
+            if not path.is_file():
+                raise ValueError(f"{path} is missing; the official split has it")
+            found[part] = csv_rows(path, np.int64, columns=1).whole()
+    check_split(found, count, folder)
+    return found
+
+
+def _of_kind(held: Any, part: str, kind: str, folder: Path) -> Any:
+    if not isinstance(held, dict) or part not in held:
+        raise ValueError(f"{folder / 'split_dict.pt'} has no part {part!r}")
+    return held[part][kind] if isinstance(held[part], dict) else held[part]
+
+
+def _store_links(writer: Writer, layout: Layout, folder: Path, which: OgbSet) -> dict[str, Any]:
+    count = layout.counts[NODE]
+    dtype = index_dtype(count)
+    for name, array, source in _link_split(layout, folder / "split" / which.split):
+        if name.split("/")[1] in ENDS:
+            check_ends(array, count, f"{source}, {name}")
+            array = array.astype(dtype)
+        writer.add(f"split/{name}", array)
+    return {"kind": "links", "node_type": NODE, "target": "link"}
+
+
+def _link_split(layout: Layout, folder: Path) -> Iterator[tuple[str, np.ndarray, Path]]:
+    """The arrays of the three parts, each file in memory for itself."""
+    for name, array in layout.pairs.items():
+        yield name, array, folder
+    for part in () if layout.pairs else SPLITS:
+        path = folder / f"{part}.pt"
+        if not path.is_file():
+            raise ValueError(f"{path} is missing; the official split has it")
+        held = read_torch_pickle(path)
+        for name, array in _arrays_of(held, path).items():
+            yield f"{part}/{name}", array, path
+
+
+def _arrays_of(held: Any, path: Path) -> dict[str, np.ndarray]:
+    if not isinstance(held, dict) or not held:
+        raise ValueError(f"{path} must hold arrays by name, but holds a {type(held).__name__}")
+    for name, array in held.items():
+        if not isinstance(array, np.ndarray) or array.dtype.kind not in "biuf":
+            raise ValueError(f"{path}: {name} must be an array of numbers")
+    return held

@@ -1,0 +1,439 @@
+"""A folder of arrays: what is written is read, whole or not at all, by many processes at once."""
+
+import errno
+import json
+import multiprocessing
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import textwrap
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+from dynagat.data import arrays as folders
+from dynagat.data.arrays import FolderError, check_folder, read_folder, write_folder
+from dynagat.data.texts import Texts
+
+DTYPES = ["bool", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64"]
+DTYPES += ["float16", "float32", "float64", ">i4", ">f8"]
+SHAPES = hnp.array_shapes(min_dims=0, max_dims=3, min_side=0, max_side=4)
+ARRAYS = st.sampled_from(DTYPES).flatmap(lambda dtype: hnp.arrays(np.dtype(dtype), SHAPES))
+TEXTS = st.lists(st.text(st.characters(exclude_categories=["Cs"]), max_size=8), max_size=5)
+NAMES = st.from_regex(r"[a-z]{1,3}(/[a-z]{1,3}){0,2}", fullmatch=True)
+JSON = st.dictionaries(st.text(max_size=4), st.integers() | st.text(max_size=4) | st.booleans())
+
+
+@pytest.fixture(autouse=True)
+def no_waiting(monkeypatch):
+    monkeypatch.setattr(folders, "RETRIES", 3)
+
+
+def write(path, arrays=None, *, about=None, replace=False):
+    with write_folder(path, "test", replace=replace) as writer:
+        for name, array in (arrays or {"a": np.arange(5), "b/c": np.ones((3, 2))}).items():
+            writer.add(name, array)
+        writer.about = about or {}
+    return path
+
+
+def left_beside(path):
+    return sorted(each.name for each in path.parent.iterdir())
+
+
+def test_numpy_reads_the_files_too(tmp_path):
+    folder = write(tmp_path / "f")
+    assert np.load(folder / "a.npy").tolist() == [0, 1, 2, 3, 4]
+    assert np.load(folder / "b" / "c.npy").shape == (3, 2)
+
+
+@settings(deadline=None, max_examples=30)
+@given(st.dictionaries(NAMES, ARRAYS | TEXTS.map(Texts.of), max_size=4), JSON)
+def test_what_is_written_is_read_with_its_type_and_shape(arrays, about):
+    with tempfile.TemporaryDirectory() as parent:
+        write(Path(parent, "deep", "folder"), arrays or {"none": np.empty(0)}, about=about)
+        found, told = read_folder(Path(parent, "deep", "folder"), "test")
+        assert told == about
+        for name, array in arrays.items():
+            if isinstance(array, Texts):
+                assert list(found[name]) == list(array)
+            else:
+                assert found[name].dtype == array.dtype
+                np.testing.assert_array_equal(found[name], array)
+        del found
+
+
+@settings(deadline=None, max_examples=20)
+@given(st.lists(st.integers(0, 7), max_size=5), st.sampled_from(DTYPES), st.integers(0, 3))
+def test_rows_that_come_bit_by_bit_are_the_array_of_them_all(sizes, dtype, width):
+    blocks = [np.arange(size * width).reshape(size, width).astype(dtype) for size in sizes]
+    with tempfile.TemporaryDirectory() as parent:
+        with write_folder(Path(parent, "f"), "test") as writer:
+            growing = writer.grow("a", dtype, (width,))
+            for block in blocks:
+                growing.append(block)
+        found, _ = read_folder(Path(parent, "f"), "test")
+        expected = np.concatenate([np.empty((0, width), dtype), *blocks]).astype(dtype)
+        np.testing.assert_array_equal(found["a"], expected)
+        del found
+
+
+def test_an_array_may_be_filled_in_place(tmp_path):
+    with write_folder(tmp_path / "f", "test") as writer:
+        writer.make("a", np.int64, (4, 2))[1:3] = 7
+        writer.make("empty", np.int64, (0, 2))
+    found, _ = read_folder(tmp_path / "f", "test")
+    assert found["a"].sum() == 28
+    assert found["empty"].shape == (0, 2)
+
+
+def test_a_reader_may_change_its_arrays_and_nobody_sees_it(tmp_path):
+    write(tmp_path / "f")
+    found, _ = read_folder(tmp_path / "f", "test")
+    found["a"][:] = -1
+    again, _ = read_folder(tmp_path / "f", "test", verify=True)
+    assert again["a"].tolist() == [0, 1, 2, 3, 4]
+
+
+@pytest.mark.parametrize("name", ["../out", "a/../../out", "/tmp/out", "a"])
+def test_an_array_stays_in_its_folder_and_keeps_its_name(tmp_path, name):
+    with write_folder(tmp_path / "f", "test") as writer:
+        writer.add("a", np.arange(2))
+        with pytest.raises(ValueError, match="no name for a new array"):
+            writer.add(name, np.arange(2))
+    folders.remove_folder(tmp_path / "f")
+    assert left_beside(tmp_path / "f") == []
+
+
+def test_only_numbers_are_written(tmp_path):
+    with (
+        pytest.raises(ValueError, match="a must hold numbers or booleans, but holds object"),
+        write_folder(tmp_path / "f", "test") as writer,
+    ):
+        writer.add("a", np.array([object()]))
+
+
+def test_a_file_that_is_cut_short_anywhere_is_told(tmp_path):
+    folder = write(tmp_path / "f", about={"name": "é"})
+    for path in [*folder.rglob("*.npy"), folder / folders.LIST]:
+        whole = path.read_bytes()
+        for length in range(0, len(whole), 7):
+            path.write_bytes(whole[:length])
+            with pytest.raises(FolderError, match=f"{path.name} was"):
+                read_folder(folder, "test")
+        path.write_bytes(whole)
+    read_folder(folder, "test")
+
+
+def test_one_altered_byte_anywhere_is_told(tmp_path):
+    folder = write(tmp_path / "f", {"a": np.arange(3)}, about={"name": "graph", "n": 12})
+    for path in [folder / "a.npy", folder / folders.LIST]:
+        whole = path.read_bytes()
+        for at in range(len(whole)):
+            flipped = whole[at] ^ (1, 2, 128)[at % 3]
+            path.write_bytes(whole[:at] + bytes([flipped]) + whole[at + 1 :])
+            with pytest.raises(FolderError, match=f"{path.name}.* was|must be a"):
+                read_folder(folder, "test", verify=True)
+        path.write_bytes(whole)
+    read_folder(folder, "test", verify=True)
+
+
+def test_without_looking_at_checksums_a_header_that_lies_is_still_told(tmp_path):
+    folder = write(tmp_path / "f", {"a": np.arange(3)})
+    path = folder / "a.npy"
+    whole = path.read_bytes()
+    for at in range(128):
+        path.write_bytes(whole[:at] + bytes([whole[at] ^ 4]) + whole[at + 1 :])
+        with pytest.raises(FolderError, match=r"a\.npy was altered"):
+            read_folder(folder, "test", verify=False)
+
+
+def test_a_missing_file_is_named(tmp_path):
+    folder = write(tmp_path / "f")
+    (folder / "b" / "c.npy").unlink()
+    with pytest.raises(FolderError, match=r"was altered: b/c\.npy is missing"):
+        read_folder(folder, "test")
+
+
+def test_a_list_that_leads_out_of_the_folder_is_refused(tmp_path):
+    np.save(tmp_path / "secret.npy", np.arange(5))
+    folder = write(tmp_path / "f", {"a": np.arange(5)})
+    told = json.loads((folder / folders.LIST).read_text())
+    told["arrays"]["../secret.npy"] = told["arrays"].pop("a.npy")
+    told["sha256"] = folders._list_sum(told)
+    (folder / folders.LIST).write_text(json.dumps(told))
+    with pytest.raises(FolderError, match=r"it names '\.\./secret\.npy'"):
+        read_folder(folder, "test")
+
+
+def test_another_kind_another_version_and_no_folder_are_told(tmp_path):
+    folder = write(tmp_path / "f")
+    with pytest.raises(FolderError, match="must be a graph folder, but is a test folder"):
+        read_folder(folder, "graph")
+    told = json.loads((folder / folders.LIST).read_text()) | {"version": 99}
+    told["sha256"] = folders._list_sum(told)
+    (folder / folders.LIST).write_text(json.dumps(told))
+    with pytest.raises(FolderError, match="is of version 99, but this dynagat reads 1"):
+        read_folder(folder, "test")
+    with pytest.raises(FolderError, match=r"has no arrays\.json"):
+        read_folder(tmp_path / "nothing", "test")
+
+
+def test_two_folders_change_names_in_one_step(tmp_path):
+    one, other = write(tmp_path / "one", {"a": np.arange(1)}), write(tmp_path / "other")
+    assert folders._exchange(one, other)
+    assert len(read_folder(other, "test")[0]["a"]) == 1
+    assert not folders._exchange(one, tmp_path / "nothing")
+
+
+def test_only_a_folder_of_arrays_may_be_replaced(tmp_path):
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "thesis.txt").write_text("years of work")
+    with pytest.raises(FolderError, match="is no test folder that may be replaced"):
+        write(tmp_path / "mine", replace=True)
+    assert (tmp_path / "mine" / "thesis.txt").exists()
+    write(tmp_path / "f")
+    with pytest.raises(FolderError, match="exists already"):
+        write(tmp_path / "f")
+    write(tmp_path / "f", {"a": np.arange(2)}, replace=True)
+    assert len(read_folder(tmp_path / "f", "test")[0]["a"]) == 2
+    assert left_beside(tmp_path / "f") == ["f", "mine"]
+
+
+def test_a_folder_is_removed_and_nothing_else_is(tmp_path):
+    write(tmp_path / "f")
+    kept, _ = read_folder(tmp_path / "f", "test")
+    folders.remove_folder(tmp_path / "f")
+    assert left_beside(tmp_path / "f") == []
+    assert kept["a"].sum() == 10
+    with pytest.raises(FolderError, match="is no folder of arrays"):
+        folders.remove_folder(tmp_path)
+
+
+def test_a_failure_leaves_nothing(tmp_path):
+    def fail():
+        with write_folder(tmp_path / "f", "test") as writer:
+            writer.add("a", np.arange(1000))
+            raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        fail()
+    assert left_beside(tmp_path / "f") == []
+
+
+def run(script, *words, **more):
+    command = [sys.executable, "-c", textwrap.dedent(script), *map(str, words)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, **more)
+
+
+def test_a_full_disk_leaves_nothing_and_is_told_of_the_folder(tmp_path):
+    script = """
+    import resource, signal, sys
+    import numpy as np
+    from dynagat.data.arrays import write_folder
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 16, 1 << 16))
+    for way in ("add", "make"):
+        try:
+            with write_folder(sys.argv[1], "test") as writer:
+                if way == "add":
+                    writer.add("a", np.zeros(1 << 20))
+                else:
+                    writer.make("a", np.float64, (1 << 20,))[:] = 1
+        except OSError as error:
+            print(way, error.filename, error.strerror)
+    """
+    done = run(script, tmp_path / "f")
+    told = "File too large"
+    assert done.stdout == f"add {tmp_path / 'f'} {told}\nmake {tmp_path / 'f'} {told}\n", (
+        done.stderr
+    )
+    assert left_beside(tmp_path / "f") == []
+
+
+def test_no_room_while_the_list_is_written_leaves_nothing(tmp_path, monkeypatch):
+    def full(*_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(folders, "_flush", full)
+    with pytest.raises(OSError, match="No space left") as caught:
+        write(tmp_path / "f")
+    assert caught.value.filename == str(tmp_path / "f")
+    assert left_beside(tmp_path / "f") == []
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
+def test_a_folder_that_may_not_be_written_to_is_named(tmp_path):
+    tmp_path.chmod(0o555)
+    with pytest.raises(PermissionError) as caught:
+        write(tmp_path / "f")
+    tmp_path.chmod(0o755)
+    assert str(tmp_path) in str(caught.value.filename)
+
+
+def test_a_file_where_a_folder_should_be_is_named(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(OSError, match="file"):
+        write(tmp_path / "file" / "f")
+
+
+def test_a_killed_writer_leaves_nothing_to_see_and_the_next_clears_up(tmp_path):
+    script = """
+    import os, signal, sys
+    import numpy as np
+    from dynagat.data.arrays import write_folder
+    with write_folder(sys.argv[1], "test") as writer:
+        writer.add("a", np.zeros(1000))
+        os.kill(os.getpid(), signal.SIGKILL)
+    """
+    assert run(script, tmp_path / "f").returncode == -signal.SIGKILL
+    (remains,) = left_beside(tmp_path / "f")
+    assert remains.startswith(".f.")
+    with pytest.raises(FolderError):
+        read_folder(tmp_path / "f", "test")
+    write(tmp_path / "f")
+    assert left_beside(tmp_path / "f") == ["f"]
+
+
+def test_what_has_no_lock_is_cleared_once_it_is_old(tmp_path):
+    for name, age in ((".f.old", 7200), (".f.new", 0)):
+        (tmp_path / name).mkdir()
+        os.utime(tmp_path / name, (time.time() - age,) * 2)
+    write(tmp_path / "f")
+    assert left_beside(tmp_path / "f") == [".f.new", "f"]
+
+
+def _race(path, number, gate, results):
+    gate.wait()
+    try:
+        with write_folder(path, "test") as writer:
+            writer.add("a", np.full(20_000, number))
+        results.put((number, "won"))
+    except FolderError as error:
+        results.put((number, str(error)))
+
+
+def test_of_many_writers_of_one_name_one_wins_and_the_others_are_told(tmp_path):
+    context = multiprocessing.get_context("fork")
+    for turn in range(5):
+        path, gate, results = tmp_path / f"f{turn}", context.Barrier(4), context.Queue()
+        racers = [context.Process(target=_race, args=(path, n, gate, results)) for n in range(4)]
+        for racer in racers:
+            racer.start()
+        told = dict(results.get(timeout=30) for _ in racers)
+        for racer in racers:
+            racer.join()
+        (winner,) = [number for number, outcome in told.items() if outcome == "won"]
+        assert all("exists already" in told[n] for n in told if n != winner)
+        assert set(read_folder(path, "test", verify=True)[0]["a"].tolist()) == {winner}
+    assert left_beside(path) == [f"f{turn}" for turn in range(5)]
+
+
+def _replace_again_and_again(path, stop):
+    number = 0
+    while not stop.is_set():
+        number += 1
+        write(path, {"a": np.full(3000, number), "b": np.full(3000, number)}, replace=True)
+
+
+@pytest.mark.parametrize("at_once", [True, False])
+def test_readers_of_a_folder_that_is_replaced_see_one_of_the_two(tmp_path, monkeypatch, at_once):
+    """Whether or not the system can let two folders change names in one step."""
+    monkeypatch.setattr(folders, "RETRIES", 200)
+    if not at_once:
+        monkeypatch.setattr(folders, "_exchange", lambda *_: False)
+    write(tmp_path / "f", {"a": np.full(3000, 0), "b": np.full(3000, 0)})
+    context = multiprocessing.get_context("fork")
+    stop = context.Event()
+    writer = context.Process(target=_replace_again_and_again, args=(tmp_path / "f", stop))
+    writer.start()
+    seen = set()
+    try:
+        until = time.monotonic() + 1
+        while time.monotonic() < until:
+            found, _ = read_folder(tmp_path / "f", "test")
+            values = {*found["a"].tolist(), *found["b"].tolist()}
+            assert len(values) == 1
+            seen |= values
+    finally:
+        stop.set()
+        writer.join()
+    assert len(seen) > 3
+
+
+def _sum_of(path):
+    return int(read_folder(path, "test", verify=True)[0]["a"].sum())
+
+
+def test_many_processes_read_at_once(tmp_path):
+    write(tmp_path / "f", {"a": np.arange(100_000)})
+    with multiprocessing.get_context("fork").Pool(4) as pool:
+        assert set(pool.map(_sum_of, [tmp_path / "f"] * 16)) == {sum(range(100_000))}
+
+
+def test_a_folder_larger_than_memory_is_read_in_part(tmp_path):
+    """Twice as large as all memory there is; the file's holes take no room on the disk."""
+    memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    folder = write(tmp_path / "f", {"a": np.arange(5)})
+    shape, dtype = (2 * memory // 8,), np.dtype(np.int64)
+    header = folders._header(dtype, shape)
+    with open(folder / "a.npy", "wb") as file:
+        file.write(header)
+        file.truncate(len(header) + 8 * shape[0])
+        file.seek(-8, os.SEEK_END)
+        file.write((17).to_bytes(8, "little"))
+    told = json.loads((folder / folders.LIST).read_text())
+    told["arrays"]["a.npy"] |= {"shape": shape, "bytes": len(header) + 8 * shape[0]}
+    told = json.loads(json.dumps(told))
+    told["sha256"] = folders._list_sum(told)
+    (folder / folders.LIST).write_text(json.dumps(told))
+    found, _ = read_folder(folder, "test")
+    found["a"][1000] = 3
+    assert found["a"][[0, 1000, -1]].tolist() == [0, 3, 17]
+
+
+def test_rows_pass_through_a_process_that_has_no_room_for_them_all(tmp_path):
+    script = """
+    import resource, sys
+    import numpy as np
+    from dynagat.data.arrays import write_folder
+    has = next(line for line in open("/proc/self/status") if line.startswith("VmData"))
+    allowed = int(has.split()[1]) * 1024 + (50 << 20)
+    resource.setrlimit(resource.RLIMIT_DATA, (allowed, allowed))
+    try:
+        np.ones(200 << 20, np.uint8)
+        sys.exit("the limit does not hold")
+    except MemoryError:
+        pass
+    with write_folder(sys.argv[1], "test") as writer:
+        growing = writer.grow("a", np.uint8)
+        for block in range(200):
+            growing.append(np.full(1 << 20, block, np.uint8))
+    """
+    done = run(script, tmp_path / "f")
+    assert done.returncode == 0, done.stderr
+    found, _ = read_folder(tmp_path / "f", "test")
+    assert found["a"][:: 1 << 20].tolist() == list(range(200))
+
+
+def test_the_fingerprint_tells_contents_apart_and_not_places(tmp_path):
+    same = [write(tmp_path / name, about={"n": 1}) for name in ("a", "b")]
+    other = write(tmp_path / "c", about={"n": 2})
+    assert folders.fingerprint(same[0]) == folders.fingerprint(same[1])
+    assert folders.fingerprint(same[0]) != folders.fingerprint(other)
+
+
+def test_a_folder_can_be_checked_on_demand(tmp_path, monkeypatch):
+    monkeypatch.setattr(folders, "VERIFIED_BYTES", 0)
+    folder = write(tmp_path / "f", {"a": np.arange(5)})
+    path = folder / "a.npy"
+    path.write_bytes(path.read_bytes()[:-1] + b"\x07")
+    read_folder(folder, "test")  # a large folder's checksums are not looked at unasked
+    with pytest.raises(FolderError, match="its checksum is not the one"):
+        check_folder(folder, "test")

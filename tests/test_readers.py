@@ -1,0 +1,649 @@
+"""Readers of known files: published counts, PyG's own readers, round trips, and bad files told."""
+
+import gzip
+import os
+import pickle
+import shutil
+import warnings
+from collections import defaultdict
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch_geometric.data import Data, HeteroData
+
+from dynagat.data.made import make_ogb
+from dynagat.data.npz import read_npz
+from dynagat.data.ogb import SETS, read_ogb
+from dynagat.data.pickles import read_pickle, read_torch_pickle
+from dynagat.data.planetoid import PARTS, read_planetoid
+from dynagat.data.pyg import from_pyg
+from dynagat.data.store import EDGE, NODE, Edges, GraphData, Nodes
+from dynagat.data.texts import Texts
+
+SMALL = {"ogbn-arxiv": 400, "ogbn-mag": 3490, "ogbn-products": 470, "ogbn-proteins": 60,
+         "ogbl-collab": 200, "ogbl-citation2": 200, "ogbl-ddi": 50}  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("DYNAGAT_CACHE", str(tmp_path / "cache"))
+
+
+@pytest.fixture(scope="session")
+def made(tmp_path_factory):
+    """Makes each set once; a copy that may be spoilt."""
+    whole = {}
+
+    def make(name, into):
+        if name not in whole:
+            whole[name] = make_ogb(name, tmp_path_factory.mktemp(name) / name, nodes=SMALL[name])
+        shutil.copytree(whole[name], into / name)
+        return into / name
+
+    return make
+
+
+def data_folder(name):
+    return Path(os.environ["DYNAGAT_DATA"]) / name
+
+
+def write_gz(path, text):
+    path.write_bytes(gzip.compress(text.encode()))
+
+
+def lines_of(path):
+    return gzip.decompress(path.read_bytes()).decode().splitlines()
+
+
+# Planetoid
+
+
+def dense(rows):
+    return np.array(rows, np.float32)
+
+
+def write_planetoid(folder, **changed):
+    """Five nodes, the last two for test, in the other order; node 4 loops and repeats an edge."""
+    folder.mkdir(exist_ok=True)
+    graph = defaultdict(list, {0: [1], 1: [0, 2], 2: [1], 3: [4], 4: [3, 3, 4]})
+    parts = {"x": dense([[1, 0]]), "y": dense([[1, 0]]), "tx": dense([[5, 5], [4, 4]]),
+             "ty": dense([[0, 1], [0, 0]]), "allx": dense([[1, 0], [2, 0], [3, 0]]),
+             "ally": dense([[1, 0], [0, 1], [1, 0]]), "graph": graph}  # fmt: skip
+    for part, value in {**parts, **changed}.items():
+        (folder / f"ind.tiny.{part}").write_bytes(pickle.dumps(value, protocol=2))
+    (folder / "ind.tiny.test.index").write_text(changed.get("test", "4\n3\n"))
+    return folder
+
+
+@pytest.fixture
+def one_valid(monkeypatch):
+    monkeypatch.setattr("dynagat.data.planetoid.NUM_VALID", 2)
+
+
+def test_planetoid_nodes_lie_where_the_index_says(tmp_path, one_valid):
+    data = read_planetoid(write_planetoid(tmp_path / "f"))
+    assert data.name == "tiny"
+    assert data.x[:, 0].tolist() == [1, 2, 3, 4, 5]
+    assert data.y.tolist() == [0, 1, 0, -1, 1]  # of node 3 no class is known
+    assert {part: index.tolist() for part, index in data.split.items()} == {
+        "train": [0], "valid": [1, 2], "test": [4, 3],
+    }  # fmt: skip
+    pairs = set(zip(data.sole_edges.key_index, data.sole_edges.query_index, strict=True))
+    assert pairs == {(0, 1), (1, 0), (1, 2), (2, 1), (3, 4), (4, 3)}
+    assert data.num_edges == 6
+
+
+@pytest.mark.parametrize(
+    ("changed", "told"),
+    [
+        ({"y": Path("evil")}, r"ind\.tiny\.y holds a pathlib.* may hold arrays"),
+        ({"y": print}, r"ind\.tiny\.y holds a (__builtin__|builtins)\.print"),
+        ({"ty": dense([[1, 0]])}, r"ind\.tiny\.ty has shape \(1, 2\), but 2 rows of 2"),
+        ({"graph": {0: [7]}}, r"ind\.tiny\.graph.*nodes are 0 to 4, but an edge has 7"),
+        ({"graph": [1, 2]}, r"ind\.tiny\.graph must hold the lists of neighbours"),
+        ({"allx": "words"}, r"ind\.tiny\.allx must hold a matrix of numbers, but holds a str"),
+        ({"test": "4\nx\n"}, r"test\.index, line 2: a node's number is expected, but is 'x'"),
+        ({"test": ""}, r"test\.index is empty"),
+        ({"test": "4\n2\n"}, r"node 2 is in valid and in test"),
+    ],
+)
+def test_bad_planetoid_files_are_told(tmp_path, one_valid, changed, told):
+    with pytest.raises(ValueError, match=told):
+        read_planetoid(write_planetoid(tmp_path / "f", **changed))
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_a_missing_or_cut_planetoid_file_is_named(tmp_path, one_valid, part):
+    path = write_planetoid(tmp_path / "f") / f"ind.tiny.{part}"
+    whole = path.read_bytes()
+    if part != "test.index":
+        path.write_bytes(whole[: len(whole) // 2])
+        with pytest.raises(ValueError, match=f"{part} was cut short or altered"):
+            read_planetoid(tmp_path / "f", "tiny")
+    path.unlink()
+    with pytest.raises(ValueError, match=f"{part} is missing; Planetoid's files are"):
+        read_planetoid(tmp_path / "f", "tiny")
+
+
+class _Runs:
+    def __reduce__(self):
+        return os.system, ("echo run > /tmp/never",)
+
+
+def test_nothing_in_a_pickle_is_run(tmp_path):
+    path = tmp_path / "f.pkl"
+    for protocol in range(2, pickle.HIGHEST_PROTOCOL + 1):
+        path.write_bytes(pickle.dumps(_Runs(), protocol=protocol))
+        with pytest.raises(ValueError, match=r"f\.pkl holds a posix\.system, but it may hold"):
+            read_pickle(path)
+    torch.save(_Runs(), path)
+    with pytest.raises(ValueError, match=r"holds a posix\.system"):
+        read_torch_pickle(path)
+
+
+@pytest.mark.data
+@pytest.mark.parametrize(
+    ("name", "nodes", "edges", "features", "classes", "train", "unknown"),
+    [
+        ("pubmed", 19_717, 44_324, 500, 3, 60, 0),
+        ("cora", 2_708, 5_278, 1_433, 7, 140, 0),
+        ("citeseer", 3_327, 4_552, 3_703, 6, 120, 15),
+    ],
+)
+def test_planetoid_is_as_published_and_as_pyg_reads_it(
+    name, nodes, edges, features, classes, train, unknown
+):
+    from torch_geometric.io import read_planetoid_data
+
+    data = read_planetoid(data_folder(name))
+    assert (data.num_nodes, data.num_edges, data.x.shape[1]) == (nodes, 2 * edges, features)
+    assert len(data.task["classes"]) == classes
+    assert [len(data.split[part]) for part in ("train", "valid", "test")] == [train, 500, 1000]
+    assert (data.y < 0).sum() == unknown
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of the old names in the pickles
+        theirs = read_planetoid_data(str(data_folder(name)), name)
+    ours = data.to_pyg()
+    assert torch.equal(ours.x, theirs.x)
+    assert torch.equal(ours.y.clamp(min=0), theirs.y)  # where none is known, PyG says 0
+    for mask in ("train_mask", "val_mask", "test_mask"):
+        assert torch.equal(ours[mask], theirs[mask])
+    assert set(map(tuple, ours.edge_index.T.tolist())) == set(
+        map(tuple, theirs.edge_index.T.tolist())
+    )
+
+
+# OGB
+
+
+@pytest.mark.parametrize("name", SETS)
+def test_made_folders_are_read_and_marked(made, tmp_path, name):
+    folder = made(name, tmp_path)
+    data = read_ogb(folder)
+    assert data.about["made"] is True
+    assert data.num_nodes == SMALL[name]
+    rows = {kind: edges.count for kind, edges in data.edges.items()}
+    if name != "ogbn-mag":
+        lines = lines_of(folder / "raw" / "edge.csv.gz")
+        pairs = np.array([line.split(",") for line in lines], int)
+        (edges,) = data.edges.values()
+        if SETS[name].both:  # each line, then its inverse
+            assert rows[EDGE] == 2 * len(pairs)
+            assert np.array_equal(edges.key_index.reshape(-1, 2), pairs)
+            assert np.array_equal(edges.query_index.reshape(-1, 2), pairs[:, ::-1])
+        else:
+            assert np.array_equal(edges.key_index, pairs[:, 0])
+            assert np.array_equal(edges.query_index, pairs[:, 1])
+    kind = {"ogbn-proteins": "multilabel"}.get(name, "classification")
+    assert data.task["kind"] == ("links" if name.startswith("ogbl") else kind)
+
+
+def test_each_array_of_a_set_comes_under_its_name(made, tmp_path):
+    arxiv = read_ogb(made("ogbn-arxiv", tmp_path))
+    assert set(arxiv.nodes[NODE].arrays) == {"x", "y", "year"}
+    assert arxiv.x.shape == (400, 128)
+    first = lines_of(tmp_path / "ogbn-arxiv" / "raw" / "node-feat.csv.gz")[0]
+    assert arxiv.x[0].tolist() == np.array(first.split(","), np.float32).tolist()
+    years = arxiv.nodes[NODE].arrays["year"]
+    assert (years[arxiv.split["train"]] <= 2017).all()
+    assert set(years[arxiv.split["test"]]) == {2019}
+    proteins = read_ogb(made("ogbn-proteins", tmp_path))
+    assert set(proteins.nodes[NODE].arrays) == {"y", "species"}
+    assert proteins.y.shape == (60, 112)
+    attributes = proteins.sole_edges.arrays["attr"]
+    assert attributes.shape[1] == 8
+    assert np.array_equal(attributes[::2], attributes[1::2])
+    mag = read_ogb(made("ogbn-mag", tmp_path))
+    assert mag.node_type == "paper"
+    assert set(mag.nodes) == {"author", "field_of_study", "institution", "paper"}
+    assert mag.only("cites").num_nodes == 3490
+    assert mag.edges["paper", "cites", "paper"].arrays["reltype"][0] == 2
+    collab = read_ogb(made("ogbl-collab", tmp_path))
+    assert set(collab.sole_edges.arrays) == {"weight", "year"}
+    assert {name.partition("/")[2] for name in collab.split if name.startswith("valid")} == {
+        "edge", "edge_neg", "weight", "year",
+    }  # fmt: skip
+    assert np.array_equal(collab.split["train/edge"][:, 0], collab.sole_edges.key_index[::2])
+    citation = read_ogb(made("ogbl-citation2", tmp_path))
+    assert citation.split["test/target_node_neg"].shape[1] == 1000
+
+
+def test_a_folder_is_known_by_its_name_or_the_one_given(made, tmp_path):
+    folder = made("ogbn-arxiv", tmp_path)
+    for name in ("ogbn_arxiv", "arxiv"):
+        folder = folder.rename(tmp_path / name)
+        assert read_ogb(folder, replace=True).name == "ogbn-arxiv"
+    assert read_ogb(folder, "mine").name == "mine"
+    folder = folder.rename(tmp_path / "other")
+    with pytest.raises(ValueError, match="must be called by the OGB set that it holds: one of"):
+        read_ogb(folder)
+    assert read_ogb(folder, "ogbn-arxiv", replace=True).num_nodes == 400
+
+
+def spoil(path, change):
+    """Rewrite a .csv.gz after a change of its lines."""
+    lines = lines_of(path)
+    write_gz(path, "".join(f"{line}\n" for line in change(lines)))
+
+
+def cut(path):
+    whole = path.read_bytes()
+    path.write_bytes(whole[: len(whole) // 2])
+
+
+@pytest.mark.parametrize(
+    ("file", "change", "told"),
+    [
+        ("raw/edge.csv.gz", cut, "edge.csv.gz was cut short or altered"),
+        ("raw/edge.csv.gz", lambda p: spoil(p, lambda rows: [*rows[:5], "7"]),
+         "edge.csv.gz, line 6: Expected 2 columns, got 1"),
+        ("raw/edge.csv.gz", lambda p: spoil(p, lambda rows: [*rows[:5], "7,x"]),
+         "edge.csv.gz, line 6: int64: invalid value 'x'"),
+        ("raw/edge.csv.gz", lambda p: spoil(p, lambda rows: [*rows[:5], "7,"]),
+         "edge.csv.gz, line 6: a number is missing"),
+        ("raw/edge.csv.gz", lambda p: spoil(p, lambda rows: [*rows[:5], "7,400"]),
+         "edge.csv.gz, line 6: nodes are 0 to 399, but an edge has 400"),
+        ("raw/edge.csv.gz", lambda p: spoil(p, lambda rows: ["-1,0", *rows]),
+         "edge.csv.gz, line 1: nodes are 0 to 399, but an edge has -1"),
+        ("raw/edge.csv.gz", lambda p: spoil(p, lambda rows: rows[:-1]),
+         r"edge.csv.gz must have 2755 rows, but has 2754"),
+        ("raw/edge.csv.gz", lambda p: write_gz(p, ""), "edge.csv.gz, line 1: 2 columns are exp"),
+        ("raw/edge.csv.gz", lambda p: p.write_bytes(b"no gzip"), "edge.csv.gz was cut short or al"),
+        ("raw/node-feat.csv.gz", lambda p: spoil(p, lambda rows: [
+            *rows[:7], rows[7].replace(rows[7].split(",")[3], "inf"), *rows[8:]]),
+         "node-feat.csv.gz, line 8: features must be finite numbers, but one is inf"),
+        ("raw/node-feat.csv.gz", lambda p: spoil(p, lambda rows: [
+            *rows[:7], rows[7].replace(rows[7].split(",")[3], "nan"), *rows[8:]]),
+         "node-feat.csv.gz, line 8: a number is missing"),
+        ("raw/node-feat.csv.gz", Path.unlink, "node-feat.csv.gz is missing; OGB's download"),
+        ("raw/num-node-list.csv.gz", Path.unlink, "num-node-list.csv.gz is missing"),
+        ("raw/num-node-list.csv.gz", lambda p: write_gz(p, "3\n4\n"), "must tell of one graph"),
+        ("raw/node-label.csv.gz", lambda p: spoil(p, lambda rows: rows[1:]),
+         "there must be 400 labels, but are 399"),
+        ("raw/node-label.csv.gz", lambda p: spoil(p, lambda rows: ["-3", *rows[1:]]),
+         "classes must be 0 or more, but one is -3"),
+        ("raw/node_year.csv.gz", lambda p: spoil(p, lambda rows: rows[1:]),
+         "year must have 400 rows, but has 399"),
+        ("split/time/valid.csv.gz", Path.unlink, "valid.csv.gz is missing; the official split"),
+        ("split/time/valid.csv.gz", lambda p: spoil(p, lambda rows: ["400"]),
+         "valid has 400, but nodes are 0 to 399"),
+        ("split/time/valid.csv.gz", lambda p: spoil(p, lambda rows: [*rows, rows[0]]),
+         "valid holds a node twice"),
+        ("split/time/valid.csv.gz", lambda p: shutil.copy(p.with_name("train.csv.gz"), p),
+         "is in train and in valid"),
+    ],
+)  # fmt: skip
+def test_bad_ogb_files_are_told_and_nothing_is_stored(made, tmp_path, file, change, told):
+    folder = made("ogbn-arxiv", tmp_path)
+    change(folder / file)
+    with pytest.raises(ValueError, match=told):
+        read_ogb(folder)
+    assert not list((tmp_path / "cache" / "store").iterdir())
+
+
+@pytest.mark.parametrize(
+    ("file", "told"),
+    [
+        ("raw/nodetype-has-label.csv.gz", "nodetype-has-label.csv.gz is missing"),
+        ("raw/node-feat/paper/node-feat.csv.gz", "paper/node-feat.csv.gz is missing"),
+        ("raw/node-label/paper/node-label.csv.gz", "node-label.csv.gz is missing"),
+        (
+            "raw/relations/author___writes___paper/edge.csv.gz",
+            "author___writes___paper/edge.csv.gz",
+        ),
+        ("split/time/paper/test.csv.gz", "test.csv.gz is missing"),
+    ],
+)
+def test_a_missing_file_of_mag_is_named(made, tmp_path, file, told):
+    folder = made("ogbn-mag", tmp_path)
+    (folder / file).unlink()
+    with pytest.raises(ValueError, match=told):
+        read_ogb(folder)
+
+
+def test_a_folder_of_something_else_is_told(tmp_path):
+    (tmp_path / "arxiv").mkdir()
+    with pytest.raises(ValueError, match=r"is no folder of OGB's files: it has none of raw/edge"):
+        read_ogb(tmp_path / "arxiv")
+
+
+@pytest.mark.parametrize("protocol", [2, 4])
+@pytest.mark.parametrize("is_zip", [True, False])
+def test_pairs_are_read_however_torch_saved_them(made, tmp_path, protocol, is_zip):
+    folder = made("ogbl-ddi", tmp_path)
+    before = read_ogb(folder)
+    for part in ("train", "valid", "test"):
+        path = folder / "split" / "target" / f"{part}.pt"
+        torch.save(
+            read_torch_pickle(path),
+            path,
+            pickle_protocol=protocol,
+            _use_new_zipfile_serialization=is_zip,
+        )
+    after = read_ogb(folder, replace=True)
+    for name, array in before.split.items():
+        assert np.array_equal(after.split[name], array)
+
+
+@pytest.mark.parametrize(
+    ("held", "told"),
+    [
+        ({"edge": np.array([[0, 50]])}, "train.pt, train/edge.*nodes are 0 to 49.*has 50"),
+        ({"edge": "words"}, "train.pt: edge must be an array of numbers"),
+        ([1], "train.pt must hold arrays by name, but holds a list"),
+        ({"edge": torch.ones(2)}, "train.pt holds a torch"),
+        (b"cut", "train.pt was cut short or altered"),
+    ],
+)
+def test_bad_pairs_are_told(made, tmp_path, held, told):
+    path = made("ogbl-ddi", tmp_path) / "split" / "target" / "train.pt"
+    if isinstance(held, bytes):
+        cut(path)
+    else:
+        torch.save(held, path)
+    with pytest.raises(ValueError, match=told):
+        read_ogb(tmp_path / "ogbl-ddi")
+
+
+def test_binary_forms_give_the_same_graph(made, tmp_path):
+    data = read_ogb(made("ogbn-arxiv", tmp_path))
+    folder = tmp_path / "binary" / "ogbn-arxiv"
+    (folder / "raw").mkdir(parents=True)
+    shutil.copytree(tmp_path / "ogbn-arxiv" / "split", folder / "split")
+    edges, arrays = data.sole_edges, data.nodes[NODE].arrays
+    np.savez_compressed(
+        folder / "raw" / "data.npz",
+        edge_index=np.stack([edges.key_index, edges.query_index]).astype(np.int64),
+        num_nodes_list=np.array([400]),
+        num_edges_list=np.array([edges.count]),
+        node_feat=arrays["x"],
+        node_year=arrays["year"][:, None],
+    )
+    np.savez_compressed(folder / "raw" / "node-label.npz", node_label=data.y[:, None] * 1.0)
+    binary = read_ogb(folder, path=tmp_path / "stored")
+    assert np.array_equal(binary.sole_edges.key_index, edges.key_index)
+    assert np.array_equal(binary.sole_edges.query_index, edges.query_index)
+    assert np.array_equal(binary.x, data.x)
+    assert np.array_equal(binary.y, data.y)
+    assert np.array_equal(binary.split["test"], data.split["test"])
+    assert binary.nodes[NODE].arrays["year"].shape == (400,)
+
+
+def test_binary_forms_of_several_types_give_the_same_graph(made, tmp_path, monkeypatch):
+    monkeypatch.setattr("dynagat.data.blocks.NPZ_BLOCK", 1 << 12)  # so that there are many
+    data = read_ogb(made("ogbn-mag", tmp_path))
+    folder = tmp_path / "binary" / "ogbn-mag"
+    (folder / "raw").mkdir(parents=True)
+    (folder / "split" / "time").mkdir(parents=True)
+    split = {part: {"paper": np.asarray(index)} for part, index in data.split.items()}
+    torch.save(split, folder / "split" / "time" / "split_dict.pt", pickle_protocol=4)
+
+    def save(name, arrays):
+        np.savez_compressed(folder / "raw" / f"{name}.npz", **arrays)
+
+    named = {"___".join(kind): edges for kind, edges in data.edges.items()}
+    save("num_nodes_dict", {kind: np.array([n.count]) for kind, n in data.nodes.items()})
+    save("num_edges_dict", {kind: np.array([e.count]) for kind, e in named.items()})
+    save("edge_index_dict",
+         {kind: np.stack([e.key_index, e.query_index]) for kind, e in named.items()})  # fmt: skip
+    save("edge_reltype", {kind: e.arrays["reltype"] for kind, e in named.items()})
+    save("node_feat_dict", {"paper": data.x})
+    save("node-label", {"paper": data.y})
+    binary = read_ogb(folder, path=tmp_path / "stored")
+    for kind, edges in data.edges.items():
+        assert np.array_equal(binary.edges[kind].key_index, edges.key_index)
+        assert np.array_equal(binary.edges[kind].query_index, edges.query_index)
+        assert np.array_equal(binary.edges[kind].arrays["reltype"], edges.arrays["reltype"])
+    assert np.array_equal(binary.x, data.x)
+    assert np.array_equal(binary.y, data.y)
+    assert np.array_equal(binary.split["valid"], data.split["valid"])
+
+
+def test_blocks_of_any_size_give_the_same_graph(made, tmp_path, monkeypatch):
+    folder = made("ogbn-products", tmp_path)
+    before = read_ogb(folder)
+    monkeypatch.setattr("dynagat.data.blocks.CSV_BLOCK", 1 << 12)
+    after = read_ogb(folder, replace=True)
+    assert np.array_equal(before.sole_edges.key_index, after.sole_edges.key_index)
+    assert np.array_equal(before.x, after.x)
+
+
+def test_what_is_made_is_the_same_for_the_same_seed(tmp_path):
+    for name in ("one", "two"):
+        make_ogb("ogbl-ddi", tmp_path / name, nodes=20, seed=3)
+    for path in (tmp_path / "one" / "raw").iterdir():
+        assert path.read_bytes() == (tmp_path / "two" / "raw" / path.name).read_bytes()
+    with pytest.raises(ValueError, match="must be empty"):
+        make_ogb("ogbl-ddi", tmp_path / "one")
+    with pytest.raises(ValueError, match=r"nodes must lie in \[10, 4267\] for ogbl-ddi, but are 3"):
+        make_ogb("ogbl-ddi", tmp_path / "three", nodes=3)
+    with pytest.raises(ValueError, match=r"only OGB's sets are made: .*'cora' is asked for"):
+        make_ogb("cora", tmp_path / "three")
+
+
+@pytest.mark.data
+def test_arxiv_is_as_published():
+    data = read_ogb(data_folder("ogbn-arxiv"))
+    assert (data.num_nodes, data.num_edges) == (169_343, 1_166_243)
+    assert data.symmetric().num_edges == 2_315_598
+    assert len(data.task["classes"]) == 40
+    assert data.task["classes"][0] == "arxiv cs na"
+    assert [len(data.split[part]) for part in ("train", "valid", "test")] == [
+        90_941, 29_799, 48_603,
+    ]  # fmt: skip
+    assert "made" not in data.about
+    year = data.nodes[NODE].arrays["year"]
+    later = year[data.sole_edges.key_index] >= year[data.sole_edges.query_index]
+    assert later.mean() > 0.95  # keys cite queries: OGB's direction
+
+
+@pytest.mark.data
+def test_ddi_is_as_published():
+    data = read_ogb(data_folder("ogbl-ddi"))
+    assert (data.num_nodes, data.num_edges) == (4_267, 2 * 1_067_911)
+    sizes = {name: len(pairs) for name, pairs in data.split.items()}
+    assert sizes == {"train/edge": 1_067_911, "valid/edge": 133_489, "test/edge": 133_489,
+                     "valid/edge_neg": 101_882, "test/edge_neg": 95_599}  # fmt: skip
+
+
+# npz
+
+
+def write_npz(path, **changed):
+    held = {"x": np.eye(4), "edge_index": np.array([[0, 1, 2], [1, 2, 2]]), "y": np.arange(4) % 2}
+    held |= {"train": np.array([0, 1]), "test": np.array([3]), "edge_attr": np.ones((3, 2))}
+    whole = {name: value for name, value in {**held, **changed}.items() if value is not None}
+    np.savez(path, **whole)
+    return path
+
+
+def test_an_npz_of_plain_arrays_is_read(tmp_path):
+    data = read_npz(write_npz(tmp_path / "mine.npz"))
+    assert data.name == "mine"
+    assert (data.num_nodes, data.num_edges) == (4, 3)
+    assert data.sole_edges.arrays["attr"].shape == (3, 2)
+    assert data.task["classes"] == ["0", "1"]
+    assert set(data.split) == {"train", "test"}
+    both = read_npz(tmp_path / "mine.npz", both=True)
+    assert both.num_edges == 4  # the loop is left out
+
+
+def test_the_names_in_use_mean_the_same(tmp_path):
+    expected = read_npz(write_npz(tmp_path / "mine.npz"))
+    parts = {"data": np.ones(3), "indices": np.array([1, 2, 2]), "shape": np.array([4, 4])}
+    adjacency = {f"adj_{name}": array for name, array in parts.items()}
+    features = {"attr_data": np.ones(4), "attr_indices": np.arange(4), "attr_indptr": np.arange(5),
+                "attr_shape": np.array([4, 4])}  # fmt: skip
+    others = [
+        {"edge_index": None, "row": np.array([0, 1, 2]), "col": np.array([1, 2, 2])},
+        {"edge_index": None, "adj_indptr": np.array([0, 1, 2, 3, 3]), **adjacency},
+        {"x": None, **features},
+        {"y": None, "labels": np.arange(4) % 2},
+        {"train": None, "train_mask": np.array([True, True, False, False])},
+        {"names": np.array([{"an": "object"}], dtype=object)},  # is left alone
+    ]
+    for changed in others:
+        found = read_npz(write_npz(tmp_path / "mine.npz", **changed))
+        assert np.array_equal(found.x, expected.x)
+        assert np.array_equal(found.y, expected.y)
+        assert np.array_equal(found.sole_edges.query_index, expected.sole_edges.query_index)
+        assert np.array_equal(found.split["train"], expected.split["train"])
+
+
+@pytest.mark.parametrize(
+    ("changed", "told"),
+    [
+        ({"edge_index": np.array([[0], [4]])}, "edge 0: nodes are 0 to 3, but an edge has 4"),
+        ({"edge_index": np.ones((2, 3))}, r"edge_index must be whole numbers \[2, E\], but is fl"),
+        ({"edge_index": None}, "must have edge_index; row and col; or adj_indptr"),
+        ({"x": np.full((4, 2), np.nan)}, "x, row 0: features must be finite numbers, but one is n"),
+        ({"x": np.eye(3)}, "numbers of nodes must agree, but are x 3, y 4"),
+        ({"x": np.array(["a"] * 4)}, "x must be numbers"),
+        ({"x": np.array([{}] * 4, dtype=object)}, "Object arrays cannot be loaded"),
+        ({"test": np.array([1])}, "node 1 is in train and in test"),
+        ({"test": np.array([4])}, "test has 4, but nodes are 0 to 3"),
+        ({"test": np.array([3, 3])}, "test holds a node twice"),
+        ({"test": np.array([0.5])}, "test must be a list of node numbers"),
+        ({"train": None, "train_mask": np.ones(3, bool)}, r"must be of shape \[4\], but is \[3\]"),
+        ({"y": np.array([0, -2, 0, 0])}, "classes must be 0 or more, but one is -2"),
+        ({"y": np.full((4, 2), 0.5)}, "must hold labels of 0 and 1, but one is 0.5"),
+        ({"edge_attr": np.ones((2, 2))}, "attr of edges node-to-node must have 3 rows, but has 2"),
+    ],
+)
+def test_bad_npz_files_are_told(tmp_path, changed, told):
+    with pytest.raises(ValueError, match=told):
+        read_npz(write_npz(tmp_path / "mine.npz", **changed))
+
+
+def test_a_cut_npz_is_told(tmp_path):
+    cut(write_npz(tmp_path / "mine.npz"))
+    with pytest.raises(ValueError, match=r"mine\.npz was cut short or altered"):
+        read_npz(tmp_path / "mine.npz")
+
+
+@pytest.mark.data
+@pytest.mark.parametrize("name", ["photo", "computers"])
+def test_amazon_is_as_pyg_reads_it(name):
+    from torch_geometric.io import read_npz as read_theirs
+
+    path = data_folder("amazon") / f"amazon_electronics_{name}.npz"
+    ours, theirs = read_npz(path, both=True).to_pyg(), read_theirs(str(path), to_undirected=True)
+    assert torch.equal(ours.x, theirs.x)
+    assert torch.equal(ours.y, theirs.y)
+    order = ours.edge_index.flip(0)  # ours are sorted by query, theirs by key; both directions
+    assert torch.equal(order, theirs.edge_index)
+
+
+# PyG
+
+
+@settings(deadline=None, max_examples=40)
+@given(st.integers(0, 6), st.integers(0, 9), st.booleans(), st.integers(0, 99))
+def test_a_graph_comes_back_from_pyg(num_nodes, num_edges, is_typed, seed):
+    random = np.random.default_rng(seed)
+    num_edges = num_edges if num_nodes else 0
+    key, query = random.integers(0, max(1, num_nodes), (2, num_edges))
+    y = random.integers(-1, 3, num_nodes)
+    arrays = {"x": random.normal(size=(num_nodes, 3)).astype(np.float32), "y": y,
+              "id": Texts.of([f"n{at}" for at in range(num_nodes)])}  # fmt: skip
+    nodes = {"paper" if is_typed else NODE: Nodes(num_nodes, arrays)}
+    kind = ("paper", "cites", "paper") if is_typed else EDGE
+    edges = {kind: Edges(key, query, {"attr": random.normal(size=(num_edges, 2)), "year": key})}
+    if is_typed:
+        nodes["author"] = Nodes(2)
+        edges["author", "writes", "author"] = Edges(np.array([0]), np.array([1]))
+    order = random.permutation(num_nodes)
+    split = {"train": order[:2], "valid": order[2:3], "test": order[3:]}
+    task = {"kind": "classification", "node_type": next(iter(nodes))}
+    data = GraphData("g", nodes, edges, split, {"task": task})
+    back = from_pyg(data.to_pyg(), "g")
+    assert list(back.nodes) == list(nodes)
+    assert list(back.edges) == list(edges)
+    for name, found in back.nodes.items():
+        assert found.count == nodes[name].count
+        assert set(found.arrays) == (set(nodes[name].arrays) if num_nodes else set(found.arrays))
+        for inner in found.arrays:
+            assert list(map(str, found.arrays[inner])) == list(map(str, nodes[name].arrays[inner]))
+    for name, found in back.edges.items():
+        assert np.array_equal(found.key_index, edges[name].key_index)
+        assert np.array_equal(found.query_index, edges[name].query_index)
+        for inner, array in edges[name].arrays.items():
+            assert np.array_equal(found.arrays[inner], array)
+    for part, index in split.items():
+        assert np.array_equal(back.split[part], np.sort(index))
+    assert back.task["kind"] == "classification"
+
+
+def test_pairs_come_back_from_pyg(made, tmp_path):
+    data = read_ogb(made("ogbl-collab", tmp_path))
+    found = data.to_pyg()
+    back = from_pyg(found, "back")
+    assert back.task["kind"] == "links"
+    assert set(back.split) == set(data.split)
+    assert all(np.array_equal(back.split[name], array) for name, array in data.split.items())
+    assert found.edge_weight.shape == (data.num_edges,)
+
+
+@pytest.mark.parametrize(
+    ("y", "kind", "dtype"),
+    [
+        (torch.tensor([0, 1, -1]), "classification", np.int64),
+        (torch.tensor([[0], [1], [2]]), "classification", np.int64),
+        (torch.tensor([0.5, 1.0, float("nan")]), "regression", np.float32),
+        (torch.tensor([[0.0, 1.0]] * 3), "multilabel", np.float32),
+        (torch.tensor([[True, False]] * 3), "multilabel", np.float32),
+    ],
+)
+def test_targets_tell_their_task(y, kind, dtype):
+    data = from_pyg(Data(x=torch.ones(3, 1), edge_index=torch.zeros(2, 0).long(), y=y), "g")
+    assert data.task["kind"] == kind
+    assert data.y.dtype == dtype
+
+
+@pytest.mark.parametrize(
+    ("changed", "told"),
+    [
+        ({"edge_index": torch.tensor([[0], [3]])}, "nodes are 0 to 2, but an edge has 3"),
+        ({"edge_index": None}, r"edge_index of edges node-to-node must be a tensor of shape"),
+        ({"train_mask": torch.ones(3, 5).bool()}, r"must be booleans of shape \[3\], but is bool"),
+        ({"train_mask": torch.ones(3)}, r"must be booleans of shape \[3\], but is float32"),
+    ],
+)
+def test_bad_pyg_data_are_told(changed, told):
+    data = Data(x=torch.ones(3, 1), y=torch.zeros(3).long(), edge_index=torch.zeros(2, 0).long())
+    for name, value in changed.items():
+        data[name] = value
+    with pytest.raises(ValueError, match=told):
+        from_pyg(data, "g")
+
+
+def test_one_type_has_targets():
+    data = HeteroData()
+    for kind in ("a", "b"):
+        data[kind].x, data[kind].y = torch.ones(2, 1), torch.zeros(2).long()
+    with pytest.raises(ValueError, match="must have y for one type, but has it for a, b"):
+        from_pyg(data, "g")
