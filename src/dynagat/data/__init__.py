@@ -1,1 +1,26 @@
-"""Data sets: each a function that reads or makes a frozen value."""
+"""Graphs with features, targets and splits: read from tables and files, kept in a store.
+
+What is asked for is imported when it is, for some of it needs pyarrow, scipy or PyG.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from dynagat.data.catalog import load
+    from dynagat.data.describe import describe
+    from dynagat.data.pyg import from_pyg
+    from dynagat.data.store import GraphData, open_graph
+    from dynagat.data.tables import Columns, TableError, read_tables, write_tables
+
+__all__ = ["Columns", "GraphData", "TableError", "describe", "from_pyg", "load", "open_graph"]
+__all__ += ["read_tables", "write_tables"]
+
+_HOMES = {"GraphData": "store", "describe": "describe", "from_pyg": "pyg", "load": "catalog"}
+_HOMES |= {"open_graph": "store"}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_HOMES.get(name, 'tables')}"), name)

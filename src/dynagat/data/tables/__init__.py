@@ -1,0 +1,8 @@
+"""The user's own graph: tables of edges and nodes, CSV or Parquet."""
+
+from dynagat.data.tables.columns import Columns
+from dynagat.data.tables.csv_lines import TableError
+from dynagat.data.tables.read import read_tables
+from dynagat.data.tables.write import write_tables
+
+__all__ = ["Columns", "TableError", "read_tables", "write_tables"]

@@ -1,0 +1,193 @@
+"""The edges of a table: each end found among the nodes, block by block; once in both directions.
+
+To merge edges that are listed twice, each is a number, query · N + key, and the numbers are sorted
+in place: 16 bytes of memory for each edge of the result.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+
+from dynagat.data.tables.columns import read_cells
+from dynagat.data.tables.csv_lines import TableError, shown
+from dynagat.data.tables.held import Destination, Held
+from dynagat.data.tables.ids import Ids
+from dynagat.data.tables.table_file import TableFile
+
+ROWS = 1 << 19  # that are looked up together, at least
+
+
+@dataclass(frozen=True)
+class EdgeColumns:
+    """The columns of a table of edges: its ends, and those to keep as attributes."""
+
+    key: str
+    query: str
+    attributes: tuple[str, ...] = ()
+
+
+@dataclass
+class EdgeCounts:
+    """What was found on the way."""
+
+    lines: int = 0
+    loops: int = 0  # lines that lead from a node to itself
+    repeated: int = 0  # lines that say again what another line says
+    both_ways: int = 0  # pairs of nodes that are listed in both directions
+    edges: int = 0  # that there are in the end
+
+
+@dataclass
+class EdgeReader:
+    """Reads a table's edges into a destination."""
+
+    file: TableFile
+    columns: EdgeColumns
+    ids: Ids
+    counts: EdgeCounts = field(default_factory=EdgeCounts)
+
+    def write_as_listed(self, destination: Destination, base: str) -> None:
+        """Each line an edge, in their order."""
+        key, query = (destination.grow(f"{base}/{end}_index", np.int32) for end in ("key", "query"))
+        width = len(self.columns.attributes)
+        attributes = destination.grow(f"{base}/attr", np.float32, (width,)) if width else None
+        codes = Held.empty(np.int64)
+        for keys, queries, rest in self._blocks():
+            key.append(keys)
+            query.append(queries)
+            codes.append(self._codes(keys, queries))
+            if attributes is not None:
+                attributes.append(rest)
+        self.counts.edges = len(codes.array)
+        codes.array.sort()
+        self.counts.repeated = len(codes.array) - keep_distinct_(codes.array)
+
+    def write_both_ways(self, destination: Destination, base: str) -> None:
+        """Each edge in both directions, once, by query and then key; loops once."""
+        codes, count = self._symmetric_codes(), len(self.ids)
+        key, query = (destination.grow(f"{base}/{end}_index", np.int32) for end in ("key", "query"))
+        for start in range(0, len(codes), ROWS):
+            queries, keys = np.divmod(codes[start : start + ROWS], count)
+            key.append(keys.astype(np.int32))
+            query.append(queries.astype(np.int32))
+
+    def _symmetric_codes(self) -> np.ndarray:
+        held = Held.empty(np.int64)
+        for keys, queries, _ in self._blocks():
+            held.append(self._codes(keys, queries))
+        pa.default_memory_pool().release_unused()  # the last block's; it is needed from here on
+        codes, count = held.array, len(self.ids)
+        codes.sort()
+        once = keep_distinct_(codes)
+        self.counts.repeated = len(codes) - once
+        codes.resize(2 * once, refcheck=False)
+        loops = 0
+        for start in range(0, once, ROWS):
+            stop = min(start + ROWS, once)
+            queries, keys = np.divmod(codes[start:stop], count)
+            codes[once + start : once + stop] = keys * count + queries
+            loops += int(np.count_nonzero(queries == keys))
+        codes.sort()
+        self.counts.edges = keep_distinct_(codes)
+        self.counts.both_ways = (2 * once - loops - self.counts.edges) // 2
+        codes.resize(self.counts.edges, refcheck=False)
+        return codes
+
+    def _codes(self, keys: np.ndarray, queries: np.ndarray) -> np.ndarray:
+        return queries.astype(np.int64) * len(self.ids) + keys
+
+    def _blocks(self) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
+        """Key and query numbers, and attributes [rows, attributes]."""
+        self._check_header()
+        names = [self.columns.key, self.columns.query, *self.columns.attributes]
+        waiting: list[pa.RecordBatch] = []
+        first = rows = 0
+        enough = max(ROWS, len(self.ids) // 2)  # for a lookup first makes a table of all nodes
+        for _, block in self.file.blocks(list(dict.fromkeys(names))):
+            waiting.append(block)
+            rows += block.num_rows
+            if rows >= enough:
+                yield self._read(pa.Table.from_batches(waiting), first)
+                first, rows, waiting = first + rows, 0, []
+        if rows:
+            yield self._read(pa.Table.from_batches(waiting), first)
+        self.counts.lines = first + rows
+        if not self.counts.lines:
+            raise TableError(f"{self.file.path} has a header, but no rows")
+
+    def _check_header(self) -> None:
+        """A file without a header would lose an edge, and none would see it."""
+        ends = [self.columns.key, self.columns.query]
+        if self.file.separator is not None and self._knows(pa.chunked_array([pa.array(ends)])):
+            raise TableError(
+                f"{self.file.path}, line 1: must be a header, with the names of the columns, "
+                f"but names two nodes, {shown(ends[0])} and {shown(ends[1])}"
+            )
+
+    def _read(self, table: pa.Table, first: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        keys, queries = self._find(table, first)
+        self.counts.loops += int(np.count_nonzero(keys == queries))
+        attributes = [self._attribute(table, name, first) for name in self.columns.attributes]
+        empty = np.empty((len(keys), 0), np.float32)
+        return keys, queries, np.stack(attributes, axis=1) if attributes else empty
+
+    def _find(self, table: pa.Table, first: int) -> tuple[np.ndarray, np.ndarray]:
+        ends = [table.column(self.columns.key), table.column(self.columns.query)]
+        found = self.ids.find(pa.chunked_array([each for end in ends for each in end.chunks]))
+        if found is None or found.null_count:
+            raise self._unknown(ends, first)
+        keys, queries = np.split(found.to_numpy(), 2)
+        return keys, queries
+
+    def _unknown(self, ends: Sequence[pa.ChunkedArray], first: int) -> TableError:
+        """Of the first line with an end that is no node."""
+        key_row, query_row = (self._first_unknown(end) for end in ends)
+        row, name = min((key_row, self.columns.key), (query_row, self.columns.query))
+        cell = ends[name != self.columns.key][row]
+        place, value = self.file.place(first + row), cell.as_py()
+        if value in (None, ""):
+            return TableError(f"{place}: column {name!r} is empty, but must name a node")
+        return TableError(
+            f"{place}: column {name!r} names {shown(value)}, but there is no such node"
+        )
+
+    def _first_unknown(self, end: pa.ChunkedArray) -> int:
+        """The row, or how many there are; by halves, for a block is of numbers or it is not."""
+        start, count = 0, len(end)
+        while count > 1:
+            half = count // 2
+            if self._knows(end.slice(start, half)):
+                start, count = start + half, count - half
+            else:
+                count = half
+        return start if not self._knows(end.slice(start, 1)) else len(end)
+
+    def _knows(self, cells: pa.ChunkedArray) -> bool:
+        found = self.ids.find(cells)
+        return found is not None and found.null_count == 0
+
+    def _attribute(self, table: pa.Table, name: str, first: int) -> np.ndarray:
+        cells = table.column(name).combine_chunks()
+        numbers = read_cells(cells, "number", name, self.file.places_from(first))
+        if np.isnan(numbers).any():
+            row = int(np.isnan(numbers).argmax())
+            raise TableError(f"{self.file.place(first + row)}: column {name!r} is empty")
+        return numbers.astype(np.float32)
+
+
+def keep_distinct_(codes: np.ndarray) -> int:
+    """Bring the first of equal neighbours to the front, in order; how many there are."""
+    kept, last = 0, None
+    for start in range(0, len(codes), ROWS):
+        block = codes[start : start + ROWS].copy()
+        new = np.empty(len(block), bool)
+        new[0] = last is None or block[0] != last
+        np.not_equal(block[1:], block[:-1], out=new[1:])
+        block, last = block[new], block[-1]
+        codes[kept : kept + len(block)] = block
+        kept += len(block)
+    return kept

@@ -1,0 +1,68 @@
+"""Where the arrays of a graph go while it is read: memory, or a folder that is being written."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+
+from dynagat.data.arrays import Array
+from dynagat.data.store import EDGE, NODE, Edges, GraphData, Nodes
+
+NODE_BASE, EDGE_BASE, SPLIT_BASE = f"nodes/{NODE}", f"edges/{'__'.join(EDGE)}", "split"
+
+
+class Rows(Protocol):
+    """What rows are appended to: a file, or an array that grows."""
+
+    def append(self, rows: np.ndarray, /) -> None: ...
+
+
+class Destination(Protocol):
+    """Takes arrays by the names they are stored by: arrays.Writer, or Memory."""
+
+    def add(self, name: str, array: Array) -> None: ...
+
+    def grow(self, name: str, dtype: Any, row_shape: tuple[int, ...] = ()) -> Rows: ...
+
+
+@dataclass(eq=False)
+class Held:
+    """An array in memory that grows without being copied, where the system can move its pages."""
+
+    array: np.ndarray
+
+    @classmethod
+    def empty(cls, dtype: Any, row_shape: tuple[int, ...] = ()) -> Held:
+        return cls(np.empty((0, *row_shape), dtype))
+
+    def append(self, rows: np.ndarray) -> None:
+        count = len(self.array)
+        self.array.resize((count + len(rows), *self.array.shape[1:]), refcheck=False)
+        self.array[count:] = rows
+
+
+@dataclass
+class Memory:
+    """Arrays in memory, by the names they would be stored by."""
+
+    held: dict[str, Held] = field(default_factory=dict)
+    arrays: dict[str, Array] = field(default_factory=dict)
+
+    def grow(self, name: str, dtype: Any, row_shape: tuple[int, ...] = ()) -> Held:
+        self.held[name] = Held.empty(dtype, row_shape)
+        return self.held[name]
+
+    def add(self, name: str, array: Array) -> None:
+        self.arrays[name] = array
+
+    def graph(self, name: str, num_nodes: int, about: dict[str, Any]) -> GraphData:
+        nodes, edges, split = map(self._below, (NODE_BASE, EDGE_BASE, SPLIT_BASE))
+        found = Edges(edges.pop("key_index"), edges.pop("query_index"), edges)
+        return GraphData(name, {NODE: Nodes(num_nodes, nodes)}, {EDGE: found}, split, about)
+
+    def _below(self, base: str) -> dict[str, Any]:
+        found = self.arrays | {name: held.array for name, held in self.held.items()}
+        start = f"{base}/"
+        return {n.removeprefix(start): array for n, array in found.items() if n.startswith(start)}

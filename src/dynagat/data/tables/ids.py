@@ -1,0 +1,96 @@
+"""Ids: the names of nodes, as integers where all are, and the number of the node of each name.
+
+A name is text: "01" is not "1". Names that are all written as integers are, no more no less, are
+held as such, so that 1 in CSV, "1" and 1 in Parquet are one name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+from pyarrow import types
+
+from dynagat.data.tables.cells import compute, try_cast
+from dynagat.data.tables.csv_lines import TableError, shown
+from dynagat.data.tables.table_file import TableFile
+from dynagat.data.texts import Texts
+
+
+@dataclass(frozen=True, eq=False)
+class Ids:
+    """Node n is called values[n]."""
+
+    values: pa.Array  # int64 or large_string, without nulls
+
+    @classmethod
+    def of(cls, blocks: Sequence[pa.Array]) -> Ids:
+        """From what `read_names` gives."""
+        whole = all(types.is_integer(block.type) for block in blocks)
+        kind = pa.int64() if whole else pa.large_string()
+        return cls(pa.concat_arrays([block.cast(kind) for block in blocks]))
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    @property
+    def array(self) -> np.ndarray | Texts:
+        """For the store: integers, or texts of the same memory."""
+        if types.is_integer(self.values.type):
+            return np.asarray(self.values)
+        _, offsets, text = self.values.buffers()
+        ends = np.frombuffer(offsets, np.int64)[: len(self) + 1]
+        return Texts(np.frombuffer(text, np.uint8)[: ends[-1]], ends)
+
+    def find(self, cells: pa.ChunkedArray) -> pa.ChunkedArray | None:
+        """The number of the node of each name, int32, null where there is none.
+
+        None if nodes have integers for names, and some cell holds something else.
+        """
+        kind = self.values.type
+        chunks = [read_names(chunk) for chunk in cells.chunks]
+        if types.is_integer(kind) and not all(types.is_integer(each.type) for each in chunks):
+            return None
+        named = pa.chunked_array([chunk.cast(kind) for chunk in chunks], kind)
+        return compute.index_in(named, value_set=self.values)
+
+    def check(self, file: TableFile, column: str) -> None:
+        """Every node has a name, and no two have the same."""
+        codes = np.asarray(self.values.dictionary_encode().indices)
+        wrong = np.flatnonzero(codes != np.arange(len(codes), dtype=codes.dtype))
+        if len(wrong):
+            row = int(wrong[0])
+            name, before = shown(self.values[row].as_py()), file.place(int(codes[row]))
+            place = before.removeprefix(f"{file.path}, ")
+            raise TableError(
+                f"{file.place(row)}: column {column!r} names {name}, as {place} does already"
+            )
+
+
+def read_names(cells: pa.Array) -> pa.Array:
+    """Integers if all are written as such, else text; null stays null."""
+    kind = cells.type
+    if types.is_integer(kind) and not types.is_uint64(kind):
+        return cells.cast(pa.int64())
+    if types.is_floating(kind):
+        return read_names(_integers_of_floats(cells))
+    text = cells if types.is_string(kind) else cells.cast(pa.string())
+    whole = try_cast(text, pa.int64())
+    return whole if whole is not None and whole.cast(pa.string()).equals(text) else text
+
+
+def first_empty(cells: pa.Array) -> int | None:
+    """Where the first name is that is empty."""
+    empty = cells.is_null(nan_is_null=True)
+    if types.is_string(cells.type):
+        empty = compute.or_kleene(empty, compute.equal(cells, ""))
+    place = compute.index(empty, True).as_py()
+    return None if place < 0 else place
+
+
+def _integers_of_floats(cells: pa.Array) -> pa.Array:
+    """Pandas makes floats of integers if one of them is missing."""
+    whole = try_cast(cells, pa.int64())
+    return cells.cast(pa.string()) if whole is None else whole

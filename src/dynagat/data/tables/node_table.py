@@ -1,0 +1,132 @@
+"""The table of nodes: their names, targets, split and features, in three times of reading.
+
+First names, targets and split, and of what kind each column is; then what the training rows tell of
+each column; then the features.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from dynagat.data.tables.columns import Columns
+from dynagat.data.tables.csv_lines import TableError
+from dynagat.data.tables.held import NODE_BASE, SPLIT_BASE, Destination
+from dynagat.data.tables.ids import Ids, first_empty, read_names
+from dynagat.data.tables.kinds import Tally, count_cells, kinds_of_columns
+from dynagat.data.tables.split import Split, split_at_random, split_by_column
+from dynagat.data.tables.table_file import TableFile
+from dynagat.data.tables.targets import Coded, Coding, Target, read_target
+
+
+@dataclass(frozen=True)
+class NodeColumns:
+    """What each column of the table of nodes is for."""
+
+    id: str
+    targets: tuple[str, ...]
+    split: str | None
+    features: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Choices:
+    """How to read the target and the split."""
+
+    task: str
+    shares: Sequence[float]
+    seed: int
+
+
+@dataclass
+class NodeReader:
+    """Reads the table of nodes into a destination."""
+
+    file: TableFile
+    roles: NodeColumns
+    choices: Choices
+    destination: Destination
+
+    def write(self, columns: Columns | None) -> tuple[Ids, dict[str, Any]]:
+        """Write all there is of the nodes; their names, and what is told about them."""
+        tallies = {} if columns else {name: Tally() for name in self.roles.features}
+        ids, target, parts = self._look(tallies)
+        training = np.ones(len(ids), bool)
+        if target is not None:
+            training = self._write_target(target, parts)
+        if columns is None:
+            kinds = kinds_of_columns(self.file, tallies)
+            columns = Columns.fit(self.file, kinds, training)
+        if columns.features:  # else there is no x
+            self._write_features(columns, len(ids))
+        self.destination.add(f"{NODE_BASE}/id", ids.array)
+        return ids, self._told(ids, target, parts, columns)
+
+    def _look(self, tallies: dict[str, Tally]) -> tuple[Ids, Target | None, Coded | None]:
+        """The first time: names, targets and split; and of what kind the cells are."""
+        roles, names = self.roles, []
+        codings = [Coding(self.file, name) for name in roles.targets]
+        parts = [Coding(self.file, roles.split)] if roles.split and roles.targets else []
+        wanted = [roles.id, *roles.targets, *(each.name for each in parts), *tallies]
+        for first, block in self.file.blocks(wanted):
+            cells = block.column(roles.id)
+            self._check_named(cells, first)
+            names.append(read_names(cells))
+            for coding in [*codings, *parts]:
+                coding.add(block.column(coding.name))
+            count_cells(tallies, block, first)
+        if not names:
+            raise TableError(f"{self.file.path} has a header, but no rows")
+        ids = Ids.of(names)
+        ids.check(self.file, roles.id)
+        coded = [coding.finish() for coding in codings]
+        target = read_target(coded, self.choices.task) if coded else None
+        return ids, target, parts[0].finish() if parts else None
+
+    def _check_named(self, cells: pa.Array, first: int) -> None:
+        row = first_empty(cells)
+        if row is not None:
+            place = self.file.place(first + row)
+            raise TableError(f"{place}: column {self.roles.id!r} is empty, but must name the node")
+
+    def _write_target(self, target: Target, parts: Coded | None) -> np.ndarray:
+        """Write y and the split; which rows are for training."""
+        split = self._split(target, parts)
+        training = np.zeros(len(target.y), bool)
+        training[split["train"]] = True
+        target.check_training(training)
+        self.destination.add(f"{NODE_BASE}/y", target.y)
+        for part, index in split.items():
+            self.destination.add(f"{SPLIT_BASE}/{part}", index)
+        return training
+
+    def _split(self, target: Target, parts: Coded | None) -> Split:
+        if parts is not None:
+            return split_by_column(parts, target)
+        return split_at_random(target, self.choices.shares, self.choices.seed)
+
+    def _write_features(self, columns: Columns, count: int) -> None:
+        features = self.destination.grow(f"{NODE_BASE}/x", np.float32, (len(columns.features),))
+        rows = 0
+        for first, block in self.file.blocks(columns.names):
+            features.append(columns.encode(block, self.file.places_from(first)))
+            rows += block.num_rows
+        if rows != count:
+            raise TableError(f"{self.file.path} was changed while it was read")
+
+    def _told(
+        self, ids: Ids, target: Target | None, parts: Coded | None, columns: Columns
+    ) -> dict[str, Any]:
+        tables: dict[str, Any] = {"id": self.roles.id, "nodes": len(ids)}
+        tables |= {"target": list(self.roles.targets), "split": parts.name if parts else None}
+        about: dict[str, Any] = {"columns": columns.to_dict(), "tables": tables}
+        if target is not None:
+            tables["unlabelled"] = int(np.count_nonzero(~target.labelled))
+            if parts is None:
+                tables |= {"shares": list(self.choices.shares), "seed": self.choices.seed}
+            about["task"] = target.told
+        return about

@@ -1,0 +1,86 @@
+"""Which nodes are for training, validation and test: as a column says, or at random."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from dynagat.data.store import SPLITS
+from dynagat.data.tables.csv_lines import TableError
+from dynagat.data.tables.targets import Coded, Target
+
+Split = dict[str, np.ndarray]  # "train", "valid", "test": sorted numbers of nodes, int64
+WORDS = {"train": 0, "training": 0, "valid": 1, "val": 1, "validation": 1, "test": 2, "testing": 2}
+
+
+def split_by_column(column: Coded, target: Target) -> Split:
+    """A node that is not labelled, or of which the column says nothing, is in no part."""
+    texts = column.texts.to_pylist()
+    for text in texts:
+        if text.lower() not in WORDS:
+            raise column.error(text, "must hold train, valid or test")
+    parts = np.array([WORDS[text.lower()] for text in texts], np.int8)
+    part = column.spread(parts, -1) if len(parts) else np.full(len(column.codes), -1, np.int8)
+    split = _parts(np.where(target.labelled, part, -1))
+    if not len(split["train"]):
+        raise TableError(
+            f"{column.file.path}: column {column.name!r} gives no labelled row to train on"
+        )
+    return split
+
+
+def split_at_random(target: Target, shares: Sequence[float], seed: int) -> Split:
+    """In these shares, of each class alike; each class has at least one row to train on.
+
+    Labels of which a node has several are not balanced, but each is that of some training row.
+    """
+    labelled = np.flatnonzero(target.labelled)
+    group = target.y[labelled] if target.kind == "classification" else np.zeros_like(labelled)
+    part = np.full(len(target.y), -1, np.int8)
+    part[labelled] = _stratified(group, shares, np.random.default_rng(seed))
+    if target.kind == "multilabel":
+        _train_every_label_(part, target.y)
+    split = _parts(part)
+    for name in SPLITS:
+        if not len(split[name]):
+            raise TableError(
+                f"{target.file.path}: {len(labelled)} labelled rows are too few to split, "
+                f"for there would be none for {name}"
+            )
+    return split
+
+
+def check_shares(shares: Sequence[float]) -> None:
+    if len(shares) != 3 or min(shares) <= 0 or abs(sum(shares) - 1) > 1e-6:
+        raise ValueError(f"shares must be three positive numbers of sum 1, but are {shares}")
+
+
+def _stratified(
+    group: np.ndarray, shares: Sequence[float], generator: np.random.Generator
+) -> np.ndarray:
+    """The part of each row: those of a group, shuffled, at even steps along the shares.
+
+    Where the steps begin is random too, else all small groups would leave out the same part.
+    """
+    shuffled = generator.permutation(len(group))
+    order = shuffled[np.argsort(group[shuffled], kind="stable")]
+    sizes = np.bincount(group)
+    within = np.arange(len(group)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+    along = (within + np.repeat(generator.random(len(sizes)), sizes)) / np.repeat(sizes, sizes)
+    part = np.searchsorted(np.cumsum(shares)[:2], along, side="right")
+    part[within == 0] = 0
+    found = np.empty(len(group), np.int8)
+    found[order] = part
+    return found
+
+
+def _train_every_label_(part: np.ndarray, y: np.ndarray) -> None:
+    for label in range(y.shape[1]):
+        has = np.flatnonzero(y[:, label] == 1)
+        if len(has) and not (part[has] == 0).any():
+            part[has[0]] = 0
+
+
+def _parts(part: np.ndarray) -> Split:
+    return {name: np.flatnonzero(part == at).astype(np.int64) for at, name in enumerate(SPLITS)}

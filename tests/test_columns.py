@@ -1,0 +1,162 @@
+"""Columns become features by what training rows tell, and by the same rule in any other table."""
+
+import json
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from dynagat.data import Columns, TableError, read_tables
+from dynagat.data.tables.fitting import WORDS
+from tests.tables import EDGES, write
+
+
+def features(folder, name, values, training=None, **options) -> np.ndarray:
+    """What a column becomes; every second row is for training, unless told."""
+    data = read(folder, {name: values}, training, **options)
+    return data.x
+
+
+def read(folder, columns, training=None, **options):
+    count = len(next(iter(columns.values())))
+    training = range(0, count, 2) if training is None else training
+    rows = [",".join(["id", *columns, "y", "split"])]
+    for n in range(count):
+        part = "train" if n in training else ("valid", "test")[n % 2]
+        rows.append(",".join([f"n{n}", *(str(c[n]) for c in columns.values()), f"{n}.5", part]))
+    paths = write(folder, "u,v\nn0,n1\n", "\n".join(rows))
+    return read_tables(*paths, target="y", **options)
+
+
+numbers = st.lists(
+    st.one_of(st.floats(-1e6, 1e6, width=32), st.sampled_from(["", "NA"])), min_size=8, max_size=30
+)
+
+
+@settings(
+    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(values=numbers)
+def test_numbers_have_mean_zero_and_deviation_one_in_training_rows(tmp_path, values):
+    values = [*values, 0.25, 0.25, 0.75, 0.75]  # so that some training rows differ
+    known = np.array([isinstance(value, (int, float)) for value in values])
+    x = features(tmp_path, "h", values)
+    training = x[::2][known[::2], 0].astype(np.float64)
+    assert abs(training.mean()) < 1e-4
+    assert abs(training.std() - 1) < 1e-4
+    assert (x[~known, 0] == 0).all()
+    if not known[::2].all():
+        assert np.array_equal(x[:, 1], ~known)
+    else:
+        assert x.shape[1] == 1
+
+
+def test_only_training_rows_are_looked_at(tmp_path):
+    one = features(tmp_path, "h", [1, 2, 3, 4, 5, 6])
+    other = features(tmp_path, "h", [1, 200, 3, 400, 5, 600])
+    assert np.array_equal(one[::2], other[::2])
+
+
+def test_zeros_and_ones_stay_as_they_are(tmp_path):
+    assert features(tmp_path, "h", [0, 1, 1, 0, "", 1]).tolist() == [
+        [0, 0], [1, 0], [1, 0], [0, 0], [0, 1], [1, 0]
+    ]  # fmt: skip
+    assert features(tmp_path, "h", ["true", "False", "FALSE", "true"]).tolist() == [
+        [1], [0], [0], [1]
+    ]  # fmt: skip
+
+
+def test_words_are_all_divided_by_the_same(tmp_path):
+    rng = np.random.default_rng(0)
+    words = rng.random((40, WORDS)) * (rng.random((40, WORDS)) < 0.2)
+    words[::2, 0] = 0  # a word that no training row has
+    words[1, 0] = 0.5
+    data = read(tmp_path, {f"w{n}": words[:, n].tolist() for n in range(WORDS)})
+    present = words[::2][words[::2] > 0]
+    scale = np.sqrt(np.square(present).mean())
+    np.testing.assert_allclose(data.x, words / scale, rtol=1e-6)
+    few = read(tmp_path, {f"w{n}": words[:, n].tolist() for n in range(1, WORDS)})
+    np.testing.assert_allclose(few.x[::2].mean(0), 0, atol=1e-6)
+
+
+def test_categories_are_those_of_training_rows(tmp_path):
+    data = read(tmp_path, {"c": ["red", "pink", "blue", "red", "", "", " red ", "none"]})
+    assert Columns.from_dict(data.about["columns"]).features == [
+        "c = blue", "c = red", "c is missing"
+    ]  # fmt: skip
+    assert data.x.tolist() == [
+        [0, 1, 0], [0, 0, 0], [1, 0, 0], [0, 1, 0], [0, 0, 1], [0, 0, 1], [0, 1, 0], [0, 0, 1]
+    ]  # fmt: skip
+
+
+def test_dates_are_days(tmp_path):
+    values = ["2020-01-01", "2020-01-02T12:00", "2020-01-03 00:00:00", "2020-01-02T02:00:00+02:00"]
+    x = features(tmp_path, "day", values)
+    np.testing.assert_allclose(x[:, 0], [-1, 0.5, 1, 0], atol=1e-6)
+
+
+def test_a_column_that_tells_nothing_is_left_out(tmp_path):
+    columns = {"h": [1, 2, 3, 4], "same": [7, 8, 7, 9], "none": ["", "NA", "nan", "null"]}
+    columns |= {"word": ["a", "b", "a", "c"], "later": ["", 1, "", 2]}
+    told = read(tmp_path, columns).about["columns"]
+    assert [each["name"] for each in told["columns"]] == ["h"]
+    assert told["left_out"] == {
+        "none": "empty", "same": "constant", "word": "constant", "later": "empty"
+    }  # fmt: skip
+
+
+def test_columns_of_each_kind_are_encoded_alike_again(tmp_path):
+    rng = np.random.default_rng(0)
+    columns = {"h": rng.normal(size=30).tolist(), "flag": rng.integers(0, 2, 30).tolist()}
+    columns |= {"c": [("red", "blue", "")[n % 3] for n in range(30)]}
+    columns |= {"day": [f"2020-02-{n % 28 + 1:02d}" for n in range(30)]}
+    columns |= {"gap": [n / 3 if n % 4 else "" for n in range(30)], "ok": ["true", "false"] * 15}
+    data = read(tmp_path, columns)
+    told = json.loads(json.dumps(data.about["columns"]))
+    again = Columns.from_dict(told)
+    assert again.to_dict() == told
+    applied = read_tables(tmp_path / "e.csv", tmp_path / "n.csv", target=None, columns=again)
+    assert np.array_equal(applied.x, data.x)
+    assert "y" not in applied.nodes["node"].arrays
+    assert not applied.split
+    assert not applied.task
+    assert data.x.shape[1] == len(again.features) == 9
+
+
+def test_an_encoding_is_applied_to_a_table_with_other_rows_and_columns(tmp_path):
+    data = read(tmp_path, {"h": [0, 1, 4, 3], "c": ["red", "blue", "blue", "red"]})
+    columns = Columns.from_dict(data.about["columns"])
+    nodes = "comment,c,id,h\nhello there,green,z,2\nbye,blue,y,\n"
+    grown = read_tables(
+        *write(tmp_path, "u,v\nz,y\n", nodes), target=None, id="id", columns=columns
+    )
+    assert grown.x.tolist() == [[0, 0, 0], [0, 1, 0]]
+    write(tmp_path, EDGES, "id,h\nz,2\n")
+    with pytest.raises(TableError, match=r"n\.csv has no column 'c', which the tables that were"):
+        read_tables(tmp_path / "e.csv", tmp_path / "n.csv", target=None, columns=columns)
+    write(tmp_path, EDGES, "id,h,c\nz,2,red\ny,tall,red\n")
+    with pytest.raises(TableError, match=r"line 3: column 'h' must hold numbers, but holds 'tall'"):
+        read_tables(tmp_path / "e.csv", tmp_path / "n.csv", target=None, columns=columns)
+
+
+def test_an_encoding_takes_a_table_of_arrows(tmp_path):
+    data = read(tmp_path, {"h": [0, 1, 4, 3], "c": ["red", "blue", "blue", "red"]})
+    columns = Columns.from_dict(data.about["columns"])
+    table = pa.table({"c": ["red", "blue"], "h": pa.array([2, None], pa.int8())})
+    assert columns.encode(table).tolist() == [[0, 0, 1], [0, 1, 0]]
+    with pytest.raises(TableError, match=r"row 2: column 'h' must hold finite numbers"):
+        columns.encode(pa.table({"c": ["red", "blue"], "h": [2.0, float("inf")]}))
+
+
+def test_columns_can_be_ignored(tmp_path):
+    columns = {"h": [0, 1, 4, 3], "note": [f"note {n}" for n in range(4)]}
+    assert read(tmp_path, columns, ignore=["note"]).x.shape == (4, 1)
+
+
+def test_more_categories_than_are_made_features_of_are_told(tmp_path):
+    """Numbers and text mixed, so that their number shows only in training rows."""
+    values = [n if n % 2 else f"k{n % 8}" for n in range(1000)]
+    with pytest.raises(TableError, match="column 'c' holds free text such as"):
+        features(tmp_path, "c", values, training=range(1000))
