@@ -9,7 +9,7 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import torch
@@ -51,12 +51,13 @@ class Schedule:
     lr_factor: float = 0.5
     min_gain: float = 1e-4  # what counts as better
     stop_at: float = 1.0  # the score that can't be beaten
+    weight_decay: float = field(default=0.0, metadata={"later": True})  # see settings.as_dict
 
     def __post_init__(self) -> None:
         for name in ("lr", "batch_size", "clip", "round_passes", "round_steps", "max_rounds"):
             if not getattr(self, name) > 0:
                 raise ValueError(f"{name} must be above 0, but is {getattr(self, name)}")
-        for name in ("patience", "lr_patience", "min_gain"):
+        for name in ("patience", "lr_patience", "min_gain", "weight_decay"):
             if getattr(self, name) < 0:
                 raise ValueError(f"{name} must not be negative, but is {getattr(self, name)}")
         if not 0 < self.lr_factor < 1:
@@ -95,7 +96,7 @@ def fit(
 ) -> Outcome:
     """Train until the score is perfect, stands still or is no number, or the rounds are used up."""
     parameters = list(network.parameters())
-    optimizer = torch.optim.Adam(parameters, lr=schedule.lr)
+    optimizer = torch.optim.Adam(parameters, schedule.lr, weight_decay=schedule.weight_decay)
     falling = torch.optim.lr_scheduler.ReduceLROnPlateau(
         optimizer,
         mode="max",

@@ -113,7 +113,7 @@ class Benchmark:
         return key_of(self.name, mechanism, seed, self._told())
 
     def _told(self) -> dict[str, Any]:
-        return settings.as_dict(self.settings) | {"revision": self.revision}
+        return settings.as_dict(self.settings, whole=False) | {"revision": self.revision}
 
 
 @dataclass(frozen=True)

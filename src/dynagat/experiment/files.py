@@ -4,31 +4,30 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
-from typing import IO
 
 
 def write_whole(path: Path, text: str) -> None:
+    """A text, as `write_through` writes."""
+    write_through(path, lambda temporary: temporary.write_text(text, encoding="utf-8"))
+
+
+def write_through(path: Path, write: Callable[[Path], object]) -> None:
     """Written under another name and then renamed, so that no half of a file is ever seen."""
+    temporary = None
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with _renamed_to(path) as file:
-            file.write(text)
-    except OSError as error:  # it may name the other name, or none
-        raise OSError(error.errno, error.strerror, str(path)) from None
-
-
-@contextmanager
-def _renamed_to(path: Path) -> Iterator[IO[str]]:
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with open(handle, "w", encoding="utf-8") as file:
-            yield file
+        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        os.close(handle)
+        temporary = Path(name)
+        write(temporary)
         os.chmod(temporary, 0o644)  # mkstemp's files are the owner's alone
         os.replace(temporary, path)
-    except BaseException:
-        with suppress(OSError):
-            os.unlink(temporary)
-        raise
+    except OSError as error:  # it may name the other name, or none
+        raise OSError(error.errno, error.strerror, str(path)) from None
+    finally:
+        if temporary is not None:
+            with suppress(OSError):
+                temporary.unlink()

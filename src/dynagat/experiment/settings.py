@@ -48,10 +48,19 @@ def as_published(value: T) -> T:
     return with_values(value, {mark.path: mark.published for mark in departures(value)})
 
 
-def as_dict(value: Any) -> Any:
-    """Nested plain dicts and lists, what JSON can hold."""
+def as_dict(value: Any, *, whole: bool = True) -> Any:
+    """Nested plain dicts and lists, what JSON can hold.
+
+    A field whose metadata say "later" came when there were records already: where it has its
+    default, they do not tell it (not `whole`), so that their keys stay what they are.
+    """
     if is_dataclass(value):
-        return {each.name: as_dict(getattr(value, each.name)) for each in fields(value)}
+        told = [
+            (each.name, getattr(value, each.name))
+            for each in fields(value)
+            if whole or "later" not in each.metadata or getattr(value, each.name) != each.default
+        ]
+        return {name: as_dict(inner, whole=whole) for name, inner in told}
     if isinstance(value, (tuple, list)):
         return [as_dict(each) for each in value]
     return value
@@ -107,20 +116,23 @@ def with_values(value: T, news: Mapping[str, Any]) -> T:
 
 def grid(value: T, assignments: list[str]) -> list[T]:
     """The records that texts "name=value" ask for; "k=4-6" and "lr=0.1,0.01" ask for several."""
-    choices = dict(_parsed(value, assignments))
+    choices = dict(parse_settings(value, assignments))
     return [
         with_values(value, dict(zip(choices, news, strict=True)))
         for news in itertools.product(*choices.values())
     ]
 
 
-def _parsed(value: Any, assignments: list[str]) -> Iterator[tuple[str, list[Any]]]:
+def parse_settings(value: Any, assignments: list[str]) -> list[tuple[str, list[Any]]]:
+    """The dotted name and the values of each text."""
+    found = []
     for text in assignments:
         name, equals, rest = text.partition("=")
         if not equals:
             raise ValueError(f"a setting must be written name=value, but is {text!r}")
         path = resolve(value, name.strip())
-        yield path, _parse_several(path, _kind(value, path), rest.strip())
+        found.append((path, _parse_several(path, _kind(value, path), rest.strip())))
+    return found
 
 
 def _kind(value: Any, path: str) -> Any:
