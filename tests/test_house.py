@@ -14,7 +14,7 @@ import dynagat
 PACKAGE = Path(dynagat.__file__).parent
 ROOT = Path(__file__).parent.parent
 FLOORS = ["native", "graph", "ops", "nn", "data", "sampling", "metrics", "training", "experiment"]
-FLOORS += ["benchmarks", "analysis", "significance", "report", "cli"]
+FLOORS += ["benchmarks", "analysis", "significance", "report", "comparison", "cli"]
 
 
 def imports_of(path):
@@ -71,7 +71,7 @@ def test_an_unknown_setting_is_an_error(name, known):
     assert f"{name} must be one of {known}, but is 'fast'" in done.stderr
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/microscope.md"])
+@pytest.mark.parametrize("page", ["README.md", "docs/microscope.md", "docs/own-graph.md"])
 def test_the_examples_in_the_documentation_run(page):
     """Every Python block of a page, one after the other, in one namespace."""
     text = (ROOT / page).read_text()

@@ -5,7 +5,9 @@ Shapes are written in five letters: N nodes, E edges, H heads, C channels per he
 the neighbour it attends to, j.
 """
 
+from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
+from typing import TYPE_CHECKING, Any
 
 from dynagat.analysis.attentive import how_attentive, measure
 from dynagat.analysis.capture import capture
@@ -14,10 +16,26 @@ from dynagat.nn import DPGATConv, GATConv, GATv2Conv
 from dynagat.nn.accelerate import accelerate
 from dynagat.nn.convert import convert
 
+if TYPE_CHECKING:
+    from dynagat import data
+    from dynagat.comparison import compare, load_model
+
 try:
     __version__ = version("dynagat")
 except PackageNotFoundError:  # run from the source tree
     __version__ = "0+unknown"
 
 __all__ = ["DPGATConv", "GATConv", "GATv2Conv", "Graph", "accelerate", "capture", "convert"]
-__all__ += ["how_attentive", "measure"]
+__all__ += ["compare", "data", "how_attentive", "load_model", "measure"]
+
+# What needs more than torch and numpy, or time, is imported when it is asked for.
+_LATER = {"compare": "comparison", "load_model": "comparison", "data": None}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LATER:
+        raise AttributeError(f"module 'dynagat' has no attribute {name!r}")
+    home = _LATER[name]
+    if home is None:
+        return import_module(f"dynagat.{name}")
+    return getattr(import_module(f"dynagat.{home}"), name)

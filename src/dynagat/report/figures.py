@@ -65,7 +65,7 @@ def figure_1(
             _heat_map(heat, weights, title, wording.colour_of(record.mechanism))
             _ranking_lines(lines, weights)
         below[0].set_ylabel("attention")
-        return _svg(figure, "figure-1", "Attention of each query to each key: GAT beside GATv2")
+        return svg_of(figure, "figure-1", "Attention of each query to each key: GAT beside GATv2")
 
 
 def figure_3(records: Iterable[Record], benchmark: Benchmark = DICTIONARY_LOOKUP) -> str | None:
@@ -126,7 +126,7 @@ def _accuracy_figure(
         told = "" if family == "corrected" else f" ({family})"
         figure.supxlabel(f"k, the number of keys and queries{told}", fontsize=9, color=INK)
         _legend(figure)
-        return _svg(figure, where.lower().replace(" ", "-"), alt)
+        return svg_of(figure, where.lower().replace(" ", "-"), alt)
 
 
 def _at(found: list[Row], ks: range, curves: list[Curve]) -> list[Row]:
@@ -226,7 +226,7 @@ def _ranking_lines(ax: Axes, weights: list[list[float]]) -> None:
     ax.grid(axis="y", color=INK, alpha=0.12, linewidth=0.6)
 
 
-def _svg(figure: Figure, name: str, alt: str) -> str:
+def svg_of(figure: Figure, name: str, alt: str) -> str:
     """The picture alone: no prologue, date or creator, names of its own, as wide as its place."""
     file = io.StringIO()
     with matplotlib.rc_context({"svg.hashsalt": name}):

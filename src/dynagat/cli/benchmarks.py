@@ -1,36 +1,27 @@
-"""dynagat: the command line. Results on standard output, progress on standard error."""
+"""The paper's benchmarks: list, run, inspect, report, theory, records."""
 
 from __future__ import annotations
 
 import json
-import shlex
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 from rich.table import Table
 
 from dynagat.analysis.attentive import look
 from dynagat.benchmarks import BENCHMARKS, find
-from dynagat.experiment import Benchmark, Job, Record, Store, as_published, execute, grid
+from dynagat.cli.answering import answering, err, out
+from dynagat.cli.running import run_shown
+from dynagat.experiment import Benchmark, Job, Record, Store, as_published, grid
 from dynagat.experiment.files import write_whole
-from dynagat.experiment.progress import Progress
 from dynagat.experiment.settings import parse_numbers
-from dynagat.experiment.store import StoreError, read_lines
+from dynagat.experiment.store import read_lines
 
-app = typer.Typer(add_completion=False, no_args_is_help=True, rich_markup_mode=None,
-                  help="Graph attention: run the paper's benchmarks, and report them.")  # fmt: skip
 records_app = typer.Typer(no_args_is_help=True, help="Move records as JSON lines.")
-app.add_typer(records_app, name="records")
 
-out, err = Console(), Console(stderr=True)
-if not out.is_terminal:
-    out = Console(width=100)  # a file or a pipe is as wide as a table needs
 SHOWN = ("benchmark", "mechanism", "heads", "seed", "settings", "metrics", "seconds",
          "peak_memory_bytes", "converged", "versions")  # fmt: skip
 
@@ -38,23 +29,6 @@ StoreFile = Annotated[Path, typer.Option("--store", help="The SQLite file of rec
 DEFAULT_STORE = Path("dynagat.sqlite")
 
 
-@contextmanager
-def _answering() -> Iterator[None]:
-    """Trouble that the caller can mend ends in one sentence and exit code 2."""
-    try:
-        yield
-    except (ValueError, StoreError) as error:
-        _refuse(str(error))
-    except OSError as error:
-        _refuse(f"{error.filename or 'a file'}: {error.strerror or error}")
-
-
-def _refuse(sentence: str) -> None:
-    err.print(f"dynagat: {sentence}", markup=False, highlight=False, soft_wrap=True)
-    raise typer.Exit(2)
-
-
-@app.command("list")
 def list_benchmarks() -> None:
     """Benchmarks, their mechanisms, and whether their data are there."""
     table = Table("benchmark", "what", "mechanisms (heads)", "data", box=None, pad_edge=False)
@@ -66,7 +40,6 @@ def list_benchmarks() -> None:
     out.print(table)
 
 
-@app.command()
 def run(
     benchmark: str,
     mechanism: Annotated[list[str] | None, typer.Option(help="Default: all it compares.")] = None,
@@ -90,12 +63,12 @@ def run(
     as_json: Annotated[bool, typer.Option("--json", help="One record per line.")] = False,
 ) -> None:
     """Run a benchmark; runs that the store has are not repeated."""
-    with _answering():
+    with answering():
         asked = find(benchmark)
         variants = _variants(asked, settings or [], published, smoke)
         jobs = _jobs(asked, variants, mechanism, heads, seeds, smoke)
         with Store(store) as records:
-            _execute(jobs, records, workers)
+            run_shown(jobs, records, workers)
             found = [records.get(job.key) for job in jobs]
             done = [record for record in found if record is not None]
             _show(done, asked, as_json, inspect_runs)
@@ -138,26 +111,6 @@ def _jobs(
     ]
 
 
-def _execute(jobs: list[Job], store: Store, workers: int) -> None:
-    """Run what the store lacks, and add each record as it comes."""
-    have = store.keys()
-    todo = list({job.key: job for job in jobs if job.key not in have}.values())
-    if len(todo) < len(jobs):
-        err.print(f"{len(jobs) - len(todo)} of {len(jobs)} runs are in {store.path} already")
-    if not todo:
-        return
-    with Progress(err, todo) as progress:
-        try:
-            for record in execute(todo, workers, progress.watch):
-                store.add(record)
-                progress.finish(record)
-        except KeyboardInterrupt:
-            progress.stop()
-            err.print(f"stopped; finished runs are in {store.path}. The same command goes on:")
-            err.print(f"  {shlex.join(['dynagat', *sys.argv[1:]])}", markup=False, soft_wrap=True)
-            raise typer.Exit(130) from None
-
-
 def _show(records: list[Record], benchmark: Benchmark, as_json: bool, with_attention: bool) -> None:
     if not as_json:
         from dynagat import report as reports  # only here and below, for it is slow to import
@@ -182,7 +135,6 @@ def _show_attention(records: list[Record], store: Store) -> None:
         print(f"{subjects.title_of(record)} (run {record.key[:8]})\n{found}\n")
 
 
-@app.command()
 def inspect(
     subject: Annotated[
         str, typer.Argument(help="A benchmark or a run's key; model.py; or weights.pt.")
@@ -211,7 +163,7 @@ def inspect(
     from dynagat.report import subjects
     from dynagat.report.microscope import write_microscope
 
-    with _answering():
+    with answering():
         if data is not None and not subjects.is_checkpoint(subject):
             raise ValueError(f"--data goes with a checkpoint, but {subject} is none")
         is_file = subject.endswith(".py") or subjects.is_checkpoint(subject)
@@ -235,7 +187,6 @@ def inspect(
     err.print(f"page: {path}", markup=False, highlight=False, soft_wrap=True)
 
 
-@app.command()
 def report(
     benchmarks: Annotated[list[str] | None, typer.Argument(help="Default: all.")] = None,
     out_folder: Annotated[Path, typer.Option("--out", help="The page's folder.")] = Path("report"),
@@ -247,7 +198,7 @@ def report(
     """Tables of the records, and a page with the figures that needs no network."""
     from dynagat import report as reports
 
-    with _answering():
+    with answering():
         asked = [find(name) for name in benchmarks or BENCHMARKS]
         found = _gather(store, records or [], [each.name for each in asked])
         reports.print_tables(out, found, asked)
@@ -268,7 +219,6 @@ def _gather(store: Path | None, files: list[Path], names: list[str]) -> list[Rec
     return [record for record in found.values() if record.benchmark in names]
 
 
-@app.command()
 def theory(
     as_json: Annotated[bool, typer.Option("--json", help="One certificate per line.")] = False,
 ) -> None:
@@ -294,7 +244,7 @@ def export_records(
     store: StoreFile = DEFAULT_STORE,
 ) -> None:
     """Write records as JSON lines."""
-    with _answering(), Store(store, must_exist=True) as kept:
+    with answering(), Store(store, must_exist=True) as kept:
         names = [find(name).name for name in benchmarks or ()]
         text = "".join(f"{record.to_json()}\n" for record in kept.records(names))
         if out_file is None:
@@ -306,7 +256,14 @@ def export_records(
 @records_app.command("import")
 def import_records(files: list[Path], store: StoreFile = DEFAULT_STORE) -> None:
     """Add records from JSON lines; all of a file's, or none if a line is bad."""
-    with _answering(), Store(store) as kept:
+    with answering(), Store(store) as kept:
         for path in files:
             new = kept.import_lines(path.read_text().splitlines(), str(path))
             out.print(f"{path}: {new} new", markup=False, soft_wrap=True)
+
+
+def add_benchmarks(app: typer.Typer) -> None:
+    app.command("list")(list_benchmarks)
+    for command in (run, inspect, report, theory):
+        app.command()(command)
+    app.add_typer(records_app, name="records")

@@ -1,0 +1,17 @@
+"""dynagat: the command line. Results on standard output, progress on standard error."""
+
+import typer
+
+from dynagat.cli.benchmarks import add_benchmarks
+from dynagat.cli.data import data_app
+from dynagat.cli.graphs import add_graphs
+
+app = typer.Typer(
+    add_completion=False,
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    help="Graph attention: which mechanism for your graph, and the paper's benchmarks.",
+)
+add_graphs(app)
+app.add_typer(data_app, name="data")
+add_benchmarks(app)

@@ -1,0 +1,165 @@
+"""dynagat data: the graphs that are stored or known; get them, import one's own, describe them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
+from rich.table import Table
+
+from dynagat.cli.answering import answering, err, out
+from dynagat.cli.tables import TableOptions, table_options
+from dynagat.data.arrays import FolderError, remove_folder
+from dynagat.data.catalog import CATALOG, Entry, find_entry, get, load
+from dynagat.data.store import GraphData, check_name, open_graph, store_folder, stored_names
+
+data_app = typer.Typer(no_args_is_help=True, help="List, get, import and describe graphs.")
+
+Name = Annotated[str, typer.Argument(help="Of a stored graph or of the catalogue.")]
+Replace = Annotated[bool, typer.Option("--replace", help="Replace a stored graph of the name.")]
+
+
+@data_app.command("list")
+def list_graphs(
+    as_json: Annotated[bool, typer.Option("--json", help="One graph per line.")] = False,
+) -> None:
+    """The catalogue and what else is stored: sizes, and where they are or how to get them."""
+    with answering():
+        rows = [_row(name) for name in dict.fromkeys([*CATALOG, *stored_names()])]
+    if as_json:
+        for row in rows:
+            print(json.dumps(row))
+        return
+    table = Table("graph", "what", box=None, pad_edge=False)
+    for name in ("nodes", "edges"):
+        table.add_column(name, justify="right", no_wrap=True)
+    table.add_column("where")
+    for row in rows:
+        sizes = ["" if row[name] is None else f"{row[name]:,}" for name in ("nodes", "edges")]
+        table.add_row(row["name"], row["what"], *sizes, row["where"])
+    out.print(table)
+    err.print(f"stored graphs: {store_folder()}", markup=False, highlight=False, soft_wrap=True)
+
+
+def _row(name: str) -> dict:
+    """What is told of a graph; of a stored one, its own numbers."""
+    entry = CATALOG.get(name)
+    what = entry.what if entry else "your own"
+    if name not in stored_names():
+        assert entry is not None
+        return {**_sizes(entry.nodes, entry.edges), "name": name, "what": what, **_where(entry)}
+    try:
+        data = open_graph(name, verify=False)
+    except FolderError as error:
+        return {**_sizes(None, None), "name": name, "what": what, "where": str(error)}
+    sizes = _sizes(sum(nodes.count for nodes in data.nodes.values()), data.num_edges)
+    where = "stored, made up" if data.about.get("made") else "stored"
+    return {**sizes, "name": name, "what": what, "where": where}
+
+
+def _sizes(nodes: int | None, edges: int | None) -> dict:
+    return {"nodes": nodes, "edges": edges}
+
+
+def _where(entry: Entry) -> dict:
+    folder = entry.raw()
+    return {"where": f"dynagat data get {entry.name}" if folder is None else f"files in {folder}"}
+
+
+@data_app.command("get")
+def get_graph(name: Name, replace: Replace = False) -> None:
+    """Download a data set of the catalogue, if it is not here, and store its graph."""
+    with answering():
+        find_entry(name)
+        with _progress(name) as tell:
+            data = get(name, replace=replace, tell=tell)
+    _print_stored(data)
+
+
+@contextmanager
+def _progress(name: str) -> Iterator[Callable[[int, int | None], None]]:
+    columns = TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn()
+    with Progress(*columns, console=err, transient=True) as bar:
+        task = bar.add_task(name, total=None, visible=False)
+        yield lambda done, total: bar.update(task, completed=done, total=total, visible=True)
+
+
+@data_app.command("import")
+@table_options
+def import_graph(
+    tables: TableOptions,
+    name: Annotated[str | None, typer.Option(help="What the graph is called.")] = None,
+    edge_column: Annotated[
+        list[str] | None, typer.Option(help="A column of numbers of the edges, to keep.")
+    ] = None,
+    npz: Annotated[Path | None, typer.Option(help="An .npz with x, edge_index, y.")] = None,
+    planetoid: Annotated[Path | None, typer.Option(help="A folder of ind.NAME.* files.")] = None,
+    ogb: Annotated[Path | None, typer.Option(help="A folder with OGB's raw/ and split/.")] = None,
+    replace: Replace = False,
+) -> None:
+    """Store a graph of one's own: of tables, an .npz, or files of Planetoid or OGB."""
+    with answering():
+        given = {"edges": tables.edges, "npz": npz, "planetoid": planetoid, "ogb": ogb}
+        asked = [each for each, value in given.items() if value is not None]
+        if len(asked) != 1:
+            said = " and ".join(f"--{each}" for each in asked) or "none"
+            raise ValueError(f"one of --edges, --npz, --planetoid, --ogb is needed, but {said} is")
+        if tables.edges is not None:
+            name = check_name(name or tables.edges.name.split(".")[0])
+            folder, columns = store_folder() / name, tuple(edge_column or ())
+            data = tables.read(folder=folder, edge_columns=columns, replace=replace)
+        else:
+            data = _read_files(npz, planetoid, ogb, name, replace)
+    _print_stored(data)
+
+
+def _read_files(
+    npz: Path | None, planetoid: Path | None, ogb: Path | None, name: str | None, replace: bool
+) -> GraphData:
+    from dynagat.data.npz import read_npz
+    from dynagat.data.ogb import read_ogb
+    from dynagat.data.planetoid import read_planetoid
+
+    if npz is not None:
+        return read_npz(npz, name).save(replace=replace)
+    if planetoid is not None:
+        return read_planetoid(planetoid, name).save(replace=replace)
+    assert ogb is not None
+    return read_ogb(ogb, name, replace=replace)
+
+
+@data_app.command("describe")
+def describe_graph(
+    name: Annotated[str, typer.Argument(help="A stored graph, one of the catalogue, a folder.")],
+    as_json: Annotated[bool, typer.Option("--json", help="The numbers, as JSON.")] = False,
+) -> None:
+    """Check a graph's checksums; its nodes, edges, degrees, components, labels, homophily."""
+    from dynagat.data.describe import describe
+
+    with answering():
+        is_known = name in CATALOG and name not in stored_names() and not Path(name).is_dir()
+        data = load(name) if is_known else open_graph(name, verify=True)
+        found = describe(data)
+    print(json.dumps(found.to_dict()) if as_json else found)
+
+
+@data_app.command("remove")
+def remove_graph(name: Annotated[str, typer.Argument(help="Of a stored graph.")]) -> None:
+    """Remove a graph from the store; downloaded files stay."""
+    with answering():
+        if name not in stored_names():
+            known = ", ".join(stored_names()) or "none"
+            raise ValueError(f"there is no stored graph {name!r}; {store_folder()} has {known}")
+        remove_folder(store_folder() / name)
+    out.print(f"removed {name}", markup=False, highlight=False)
+
+
+def _print_stored(data: GraphData) -> None:
+    nodes = sum(each.count for each in data.nodes.values())
+    told = f"{data.name}: {nodes:,} nodes, {data.num_edges:,} edges; stored in {data.folder}"
+    out.print(told, markup=False, highlight=False, soft_wrap=True)

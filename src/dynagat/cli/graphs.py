@@ -1,0 +1,110 @@
+"""One's own graph: compare the mechanisms on it, and predict with the model that came out."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from dynagat.cli.answering import answering, err
+from dynagat.cli.running import run_shown
+from dynagat.cli.tables import TableOptions, table_options
+from dynagat.experiment.settings import parse_numbers
+
+Edges = Annotated[Path | None, typer.Option(help="CSV or Parquet, a line for each edge.")]
+NodeTable = Annotated[Path | None, typer.Option(help="CSV or Parquet, a line for each node.")]
+
+
+def add_graphs(app: typer.Typer) -> None:
+    app.command()(compare)
+    app.command()(predict)
+
+
+@table_options
+def compare(
+    tables: TableOptions,
+    graph: Annotated[
+        str | None, typer.Argument(help="A stored graph, or one of `dynagat data list`.")
+    ] = None,
+    mechanism: Annotated[
+        list[str] | None, typer.Option(help="Of gcn, gat, gatv2, dpgat; default: all.")
+    ] = None,
+    seeds: Annotated[list[str] | None, typer.Option(help="Such as 0-9; default: 0-4.")] = None,
+    settings: Annotated[
+        list[str] | None, typer.Option("--set", help="FIELD=VALUE, over what the size suggests.")
+    ] = None,
+    workers: Annotated[int, typer.Option(help="Processes; the cores are shared out.")] = 1,
+    folder: Annotated[
+        Path, typer.Option("--out", help="The folder of the page, the model and the records.")
+    ] = Path("comparison"),
+    as_json: Annotated[bool, typer.Option("--json", help="The answer, as JSON.")] = False,
+) -> None:
+    """Which attention for your graph? Trains GCN, GAT, GATv2 and DPGAT, and says which to use."""
+    from dynagat import comparison as comparisons
+
+    with answering():
+        numbers = parse_numbers(",".join(seeds), "seeds") if seeds else None
+        names = ",".join(mechanism).split(",") if mechanism else None
+        comparisons.check_choices(names, numbers, settings or ())
+        data = _graph(graph, tables, folder)
+        found = comparisons.compare(
+            data,
+            mechanisms=names,
+            seeds=numbers,
+            settings=settings or (),
+            workers=workers,
+            folder=folder,
+            run=run_shown,
+            tell=lambda words: err.print(words, markup=False, highlight=False, soft_wrap=True),
+        )
+        page = comparisons.write_pages(found, data, folder, commands=_commands(folder, tables))
+    print(json.dumps(found.to_dict()) if as_json else found)
+    err.print(f"page: {page}\nmodel: {folder / 'model'}", markup=False, highlight=False,
+              soft_wrap=True)  # fmt: skip
+
+
+def _graph(name: str | None, tables: TableOptions, folder: Path) -> Any:
+    """The graph of a name, or that of tables, which is stored in the comparison's folder."""
+    from dynagat.data.catalog import load
+
+    if (name is None) == (tables.edges is None and tables.nodes is None):
+        raise ValueError("compare takes the name of a graph, or --edges and --nodes")
+    if name is not None:
+        return load(name)
+    if tables.target is None:
+        raise ValueError("--target is missing: the column of the nodes that is to be predicted")
+    name = None if tables.nodes is None else tables.nodes.name.split(".")[0]
+    return tables.read(name=name, folder=folder / "graph", replace=True)
+
+
+def _commands(folder: Path, tables: TableOptions) -> list[str]:
+    """How to use the model, for the page."""
+    model, edges, nodes = folder / "model", tables.edges or "edges.csv", tables.nodes or "nodes.csv"
+    words = ["dynagat", "predict", "--model", model, "--edges", edges, "--nodes", nodes, "--out",
+             "predictions.parquet"]  # fmt: skip
+    called = "graph" if tables.edges is None else f"edges={str(edges)!r}, nodes={str(nodes)!r}"
+    python = f"model = dynagat.load_model({str(model)!r})\nmodel.predict({called}).to_pandas()"
+    command = [] if tables.edges is None else [shlex.join(map(str, words))]
+    return [*command, f"import dynagat\n\n{python}"]
+
+
+def predict(
+    model: Annotated[Path, typer.Option(help="The model's folder.")],
+    out_file: Annotated[Path, typer.Option("--out", help=".parquet or .csv")],
+    graph: Annotated[str | None, typer.Argument(help="A stored graph, instead of tables.")] = None,
+    edges: Edges = None,
+    nodes: NodeTable = None,
+) -> None:
+    """Apply a model to tables with the columns it was trained on, also of a grown graph."""
+    from dynagat.comparison import load_model
+    from dynagat.data.catalog import load
+
+    with answering():
+        trained = load_model(model)
+        data = None if graph is None else load(graph)
+        found = trained.predict(data, edges=edges, nodes=nodes)
+        path = found.save(out_file)
+    err.print(f"{len(found):,} predictions: {path}", markup=False, highlight=False, soft_wrap=True)

@@ -1,0 +1,101 @@
+"""TableOptions: the options by which several commands read tables, written once."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import typing
+from collections.abc import Callable
+from dataclasses import MISSING, dataclass, field, fields
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+
+@dataclass(frozen=True)
+class TableOptions:
+    """See data.tables.read_tables."""
+
+    edges: Annotated[Path | None, typer.Option(help="CSV or Parquet, a line per edge.")] = None
+    nodes: Annotated[Path | None, typer.Option(help="CSV or Parquet, a line per node.")] = None
+    target: Annotated[
+        str | None, typer.Option(help="The nodes' column to predict; several: a,b,c.")
+    ] = None
+    task: Annotated[str, typer.Option(help="auto, classification, multilabel or regression.")] = (
+        "auto"
+    )
+    key: Annotated[str | None, typer.Option(help="The edges' column of the neighbour.")] = None
+    query: Annotated[str | None, typer.Option(help="And of the node that attends to it.")] = None
+    node_id: Annotated[
+        str | None, typer.Option("--id", help="The nodes' column that edges name them by.")
+    ] = None
+    split: Annotated[
+        str | None, typer.Option(help="The nodes' column of train, valid and test.")
+    ] = None
+    shares: Annotated[
+        tuple[float, float, float], typer.Option(help="Of train, valid and test, if drawn.")
+    ] = (0.6, 0.2, 0.2)
+    split_seed: Annotated[int, typer.Option(help="With which the split is drawn.")] = 0
+    directed: Annotated[
+        bool, typer.Option("--directed", help="Keep edges in the direction they have.")
+    ] = False
+    ignore: Annotated[list[str], typer.Option(help="A column of the nodes to leave out.")] = field(
+        default_factory=list
+    )
+
+    def read(self, **more: Any) -> Any:
+        """The graph of the tables."""
+        from dynagat.data.tables import read_tables
+
+        if self.edges is None or self.nodes is None:
+            raise ValueError(f"--{'edges' if self.edges is None else 'nodes'} is missing")
+        several = self.target.split(",") if self.target and "," in self.target else self.target
+        return read_tables(
+            self.edges,
+            self.nodes,
+            target=several,
+            task=self.task,
+            key=self.key,
+            query=self.query,
+            id=self.node_id,
+            split=self.split,
+            shares=self.shares,
+            seed=self.split_seed,
+            directed=self.directed,
+            ignore=[name for text in self.ignore for name in text.split(",")],
+            **more,
+        )
+
+
+def table_options(command: Callable[..., None]) -> Callable[..., None]:
+    """The command with the fields of TableOptions as options, where it takes `tables`."""
+    names = [each.name for each in fields(TableOptions)]
+
+    @functools.wraps(command)
+    def run(**given: Any) -> None:
+        own = {name: given.pop(name) for name in names}
+        own["ignore"] = own["ignore"] or []
+        command(tables=TableOptions(**own), **given)
+
+    signature = inspect.signature(command, eval_str=True)
+    others = [each for name, each in signature.parameters.items() if name != "tables"]
+    parameters = sorted([*_parameters(), *others], key=lambda each: each.name in names)
+    plain = [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in parameters]
+    run.__signature__ = signature.replace(parameters=plain)  # pyright: ignore
+    del run.__wrapped__  # typer would look at it instead
+    run.__annotations__ = {each.name: each.annotation for each in plain}
+    return run
+
+
+def _parameters() -> list[inspect.Parameter]:
+    hints = typing.get_type_hints(TableOptions, include_extras=True)
+    return [
+        inspect.Parameter(
+            each.name,
+            inspect.Parameter.KEYWORD_ONLY,
+            default=[] if each.default is MISSING else each.default,
+            annotation=hints[each.name],
+        )
+        for each in fields(TableOptions)
+    ]

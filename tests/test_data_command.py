@@ -1,0 +1,115 @@
+"""dynagat data: list, get, import, describe and remove graphs; trouble in a sentence."""
+
+import json
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from dynagat.cli import app
+from dynagat.data.arrays import LIST
+from dynagat.data.made import make_ogb
+from dynagat.data.store import open_graph, store_folder, stored_names
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("DYNAGAT_CACHE", str(tmp_path / "cache"))
+    monkeypatch.delenv("DYNAGAT_DATA", raising=False)
+
+
+def data(*words, code=0):
+    """What it printed; of a failure, the one line it said."""
+    done = CliRunner().invoke(app, ["data", *map(str, words)], catch_exceptions=False)
+    assert done.exit_code == code, done.output
+    if code:
+        (line,) = done.stderr.splitlines()
+        return line
+    return done.stdout
+
+
+@pytest.fixture
+def npz(tmp_path):
+    path = tmp_path / "mine.npz"
+    edges = np.array([[0, 1, 2], [1, 2, 0]])
+    np.savez(path, x=np.eye(3), edge_index=edges, y=np.array([0, 1, 1]), train=np.array([0]))
+    return path
+
+
+def test_an_npz_is_imported_listed_described_and_removed(npz):
+    assert "mine: 3 nodes, 3 edges; stored in" in data("import", "--npz", npz)
+    rows = [json.loads(line) for line in data("list", "--json").splitlines()]
+    (mine,) = [row for row in rows if row["name"] == "mine"]
+    assert mine == {"name": "mine", "what": "your own", "nodes": 3, "edges": 3, "where": "stored"}
+    assert "homophily" in data("describe", "mine")
+    assert json.loads(data("describe", "mine", "--json"))["nodes"][0]["count"] == 3
+    assert json.loads(data("describe", store_folder() / "mine", "--json"))["name"] == "mine"
+    assert data("remove", "mine") == "removed mine\n"
+    assert stored_names() == []
+
+
+def test_the_catalogue_is_listed_with_how_to_get_it():
+    printed = data("list")
+    for words in ("ogbn-products", "123,718,280", "dynagat data get"):
+        assert words in printed
+
+
+def test_a_name_is_replaced_only_if_asked(npz):
+    data("import", "--npz", npz, "--name", "g")
+    assert "exists already" in data("import", "--npz", npz, "--name", "g", code=2)
+    data("import", "--npz", npz, "--name", "g", "--replace")
+
+
+def test_an_ogb_folder_is_imported_and_marked(tmp_path):
+    folder = make_ogb("ogbl-ddi", tmp_path / "ddi", nodes=20)
+    data("import", "--ogb", folder, "--name", "small")
+    assert "(made up)" in data("describe", "small")
+    assert "stored, made up" in data("list", "--json")
+
+
+def test_tables_are_read_with_what_was_asked(tmp_path):
+    (tmp_path / "e.csv").write_text("a,b,w\nu,v,1\nv,w,2\n")
+    rows = [f"{name},{n},x,{'yes' if n % 2 else 'no'}" for n, name in enumerate("uvwxyz")]
+    (tmp_path / "n.csv").write_text("\n".join(["code,size,note,label", *rows, ""]))
+    words = ["--edges", tmp_path / "e.csv", "--nodes", tmp_path / "n.csv", "--target", "label"]
+    words += ["--ignore", "note", "--shares", "0.5", "0.25", "0.25", "--id", "code"]
+    assert "e: 6 nodes, 4 edges" in data("import", *words)
+    words += ["--directed", "--edge-column", "w", "--key", "b", "--query", "a"]
+    assert "mine: 6 nodes, 2 edges" in data("import", *words, "--name", "mine")
+    found = open_graph("mine")
+    assert found.sole_edges.key_index.tolist() == [1, 2]
+    assert found.sole_edges.arrays["attr"].tolist() == [[1], [2]]
+    assert found.about["task"]["classes"] == ["no", "yes"]
+    assert [each["name"] for each in found.about["columns"]["columns"]] == ["size"]
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["import"], "one of --edges, --npz, --planetoid, --ogb is needed, but none is"),
+        (["import", "--npz", "a", "--ogb", "b"], "but --npz and --ogb is"),
+        (["import", "--edges", "e.csv"], "--nodes is missing"),
+        (["import", "--npz", "nowhere.npz"], "nowhere.npz: No such file"),
+        (["import", "--planetoid", "nowhere"], "nowhere must hold the ind.*.graph file of one"),
+        (["import", "--ogb", "nowhere"], "nowhere must be called by the OGB set that it holds"),
+        (["import", "--ogb", "nowhere/arxiv"], "is no folder of OGB's files"),
+        (["describe", "nope"], "there is no stored graph 'nope'"),
+        (["describe", "ogbn-mag"], "ogbn-mag is not here; `dynagat data get ogbn-mag`"),
+        (["remove", "nope"], "there is no stored graph 'nope'"),
+        (["remove", ".."], "there is no stored graph '..'"),
+        (["get", "nope"], "the catalogue has no 'nope'; it has pubmed"),
+    ],
+)
+def test_trouble_is_one_sentence_and_nothing_is_stored(words, told):
+    assert told in data(*words, code=2)
+    assert stored_names() == []
+
+
+def test_an_altered_graph_is_told_by_describe_and_by_list(npz):
+    data("import", "--npz", npz)
+    path = next((store_folder() / "mine").rglob("x.npy"))
+    path.write_bytes(path.read_bytes()[:-1] + b"\x01")
+    assert "x.npy was altered: its checksum is not the one" in data("describe", "mine", code=2)
+    (store_folder() / "mine" / LIST).write_text("{")
+    assert "was cut short or altered" in data("list", "--json")
+    data("remove", "mine")
