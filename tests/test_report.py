@@ -50,7 +50,7 @@ def record(mechanism="gatv2", heads=1, seed=0, test=1.0, train=1.0, *, sets=("k=
         heads=heads,
         seed=seed,
         fidelity="corrected",
-        settings=as_dict(benchmark.settings) | {"revision": benchmark.revision},
+        settings=as_dict(benchmark.settings, whole=False) | {"revision": benchmark.revision},
         metrics={"test_accuracy": test, "train_accuracy": train},
         history=[],
         ended="perfect",

@@ -245,3 +245,14 @@ def test_what_is_no_list_of_numbers_is_told_in_a_sentence(text) -> None:
 def test_a_negative_seed_is_a_sentence_too() -> None:
     with pytest.raises(ValueError, match=r"^seeds must be numbers and ranges such as 0-3,7"):
         parse_numbers("-3", "seeds")
+
+
+def test_a_field_that_came_later_is_not_told_at_its_default():
+    """So that records that were made before keep their keys; but it can be set, and then tells."""
+    settings = DICTIONARY_LOOKUP.settings
+    assert "schedule.weight_decay" in paths(settings)
+    assert "weight_decay" not in as_dict(settings, whole=False)["schedule"]
+    (changed,) = grid(settings, ["weight_decay=0.1"])
+    assert as_dict(changed, whole=False)["schedule"]["weight_decay"] == 0.1
+    before = DICTIONARY_LOOKUP.key("gat", 0)
+    assert DICTIONARY_LOOKUP.with_settings(changed).key("gat", 0) != before

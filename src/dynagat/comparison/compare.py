@@ -14,10 +14,11 @@ from dynagat.comparison.answer import answer
 from dynagat.comparison.model import Model, model_of
 from dynagat.comparison.plan import Plan, make_plan, score_of
 from dynagat.comparison.rows import Row, differences, rows_of
+from dynagat.comparison.table import plain_table
 from dynagat.data.store import GraphData
 from dynagat.experiment import Job, Record, Store, execute
+from dynagat.experiment.record import plain
 from dynagat.experiment.store import StoreError
-from dynagat.report import wording
 
 Run = Callable[[list[Job], Store, int], None]  # runs what the store lacks
 
@@ -40,16 +41,16 @@ class Comparison:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain numbers and words, for JSON."""
-        return {
+        told = {
             "graph": self.name,
             "task": self.task,
             "score": self.score,
             "answer": list(self.sentences),
             "plan": list(self.plan.reasons),
             "mechanisms": [self._row(row) for row in self.rows],
-            "differences": [vars(each) | {"p": each.p if each.p == each.p else None}
-                            for each in differences(self.rows[0], self.rows[1:])],
-        }  # fmt: skip
+            "differences": [vars(each) for each in differences(self.rows[0], self.rows[1:])],
+        }
+        return plain(told)
 
     def _row(self, row: Row) -> dict[str, Any]:
         scores = {part: row.values(part) for part in ("train", "valid", "test")}
@@ -57,15 +58,14 @@ class Comparison:
             "mechanism": row.mechanism,
             "heads": row.heads,
             "scores": scores,
-            "test": [dict(run.metrics) for run in row.runs],
+            "metrics": [dict(run.metrics) for run in row.runs],
             "seconds": row.seconds,
             "peak_memory_bytes": row.memory,
             "verdicts": dict(row.verdicts),
         }
 
     def __str__(self) -> str:
-        lines = [*self.sentences, "", *_table(self.rows)]
-        return "\n".join(lines)
+        return "\n".join([*self.sentences, "", *plain_table(self.rows)])
 
 
 def compare(
@@ -124,29 +124,3 @@ def _best(rows: Sequence[Row], store: Store) -> tuple[Record, bytes]:
     if weights is None:
         raise StoreError(f"store {store.path} has no weights of run {record.key[:8]}")
     return record, weights
-
-
-def _table(rows: Sequence[Row]) -> list[str]:
-    """A line for each mechanism."""
-    head = ("mechanism", "valid", "test", "seeds", "seconds", "memory", "heads")
-    cells = [head, *[_cells(row) for row in rows]]
-    widths = [max(len(row[n]) for row in cells) for n in range(len(head))]
-    return ["  ".join(c.ljust(w) for c, w in zip(row, widths, strict=True)).rstrip()
-            for row in cells]  # fmt: skip
-
-
-def _cells(row: Row) -> tuple[str, ...]:
-    scores = []
-    for part in ("valid", "test"):
-        sample = row.sample(part)
-        shown = sample and wording.spread(sample.mean, sample.std, f"{part}_{row.score}")
-        scores.append(shown or wording.NOTHING)
-    verdicts = ", ".join(f"{many} {verdict}" for verdict, many in row.verdicts.items())
-    return (
-        wording.title_of(row.mechanism, row.heads),
-        *scores,
-        str(len(row.runs)),
-        f"{row.seconds:.1f}",
-        f"{row.memory / 1e6:,.0f} MB",
-        verdicts or wording.NOTHING,
-    )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from markupsafe import Markup
 
@@ -12,12 +11,11 @@ import dynagat.report
 from dynagat.comparison.compare import Comparison
 from dynagat.comparison.figures import curves_figure, scores_figure
 from dynagat.comparison.rows import Row, differences
+from dynagat.comparison.table import COLUMNS, cells
 from dynagat.experiment.files import write_whole
 from dynagat.experiment.settings import flat
 from dynagat.report import wording
 from dynagat.report.page import template
-
-COLUMNS = ("mechanism", "train", "valid", "test", "seeds", "seconds", "peak memory", "heads are")
 
 
 def write_page(
@@ -44,7 +42,10 @@ def write_page(
         css=Markup(css),
         sentences=comparison.sentences,
         columns=COLUMNS,
-        rows=[_cells(row) for row in comparison.rows],
+        rows=[
+            {"cells": cells(row), "colour": wording.colour_of(row.mechanism)}
+            for row in comparison.rows
+        ],
         differences=_differences(comparison.rows),
         figures=[Markup(draw(comparison.rows)) for draw in (scores_figure, curves_figure)],
         description=description,
@@ -55,19 +56,6 @@ def write_page(
     )
     write_whole(path, text)
     return path
-
-
-def _cells(row: Row) -> dict[str, Any]:
-    scores = []
-    for part in ("train", "valid", "test"):
-        sample, metric = row.sample(part), f"{part}_{row.score}"
-        shown = sample and wording.spread(sample.mean, sample.std, metric)
-        scores.append(shown or wording.NOTHING)
-    verdicts = ", ".join(f"{many} {verdict}" for verdict, many in row.verdicts.items())
-    title = wording.title_of(row.mechanism, row.heads)
-    cells = [title, *scores, str(len(row.runs)), f"{row.seconds:.1f}",
-             f"{row.memory / 1e6:,.0f} MB", verdicts or wording.NOTHING]  # fmt: skip
-    return {"cells": cells, "colour": wording.colour_of(row.mechanism)}
 
 
 def _differences(rows: Sequence[Row]) -> list[list[str]]:

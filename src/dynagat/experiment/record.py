@@ -42,7 +42,7 @@ class Record:
     def to_json(self) -> str:
         """One line, of all but the weights."""
         told = {name: value for name, value in vars(self).items() if name != "weights"}
-        return json.dumps(_plain(told), allow_nan=False, separators=(",", ":"))
+        return json.dumps(plain(told), allow_nan=False, separators=(",", ":"))
 
     @classmethod
     def from_json(cls, line: str) -> Record:
@@ -78,19 +78,19 @@ def key_of(benchmark: str, mechanism: str, seed: int, settings: Mapping[str, Any
 
 
 def _numbers(values: Any, name: str) -> dict[str, float]:
-    """What `_plain` made of numbers."""
+    """What `plain` made of numbers."""
     if not isinstance(values, dict):
         kind = type(values).__name__
         raise ValueError(f"a record's {name} must be of JSON objects, but has a {kind}")
     return {each: math.nan if value is None else value for each, value in values.items()}
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
     """JSON knows no nan: None stands for it."""
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, Mapping):
-        return {name: _plain(each) for name, each in value.items()}
+        return {name: plain(each) for name, each in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_plain(each) for each in value]
+        return [plain(each) for each in value]
     return value
