@@ -41,6 +41,7 @@ class Case:
     effort: Effort = field(default_factory=Effort)
     batch_size: int = 0  # sampling: seeds, or roots of walks
     pass_seeds: int = 0  # sampling: how many seeds a whole pass has, if one is measured
+    string_ids: bool = False  # import: whether nodes have names and not numbers
 
     @property
     def shape(self) -> str:
@@ -52,7 +53,11 @@ class Case:
         own["graph"] = self.graph.describe()
         own["against"] = self.against.describe() if self.against else None
         own["contenders"] = list(self.contenders)
-        for name in ("batch_size", "pass_seeds"):  # as in records from before there were any
+        for name in (
+            "batch_size",
+            "pass_seeds",
+            "string_ids",
+        ):  # as in records from before there were any
             if not own[name]:
                 del own[name]
         return own
@@ -72,6 +77,7 @@ class Sizes:
     products: Products
     sampled: tuple[int, int, int]  # seeds per batch; per batch of products and per pass over it
     roots: int
+    tables: Uniform
     compiled: tuple[str, ...]  # the cases in which PyG's layer is compiled, too
     huge_pages: tuple[bool, ...]
     effort: Effort
@@ -92,6 +98,7 @@ FULL = Sizes(
     products=Products(),
     sampled=(1024, 256, 196_615),  # protocol.md, 4.4
     roots=20_000,  # protocol.md, 4.2
+    tables=Uniform(1_000_000, 5_000_000),
     compiled=("*",),
     huge_pages=(False, True),
     effort=Effort(),
@@ -108,6 +115,7 @@ QUICK = Sizes(
     products=Products(40_000, 2_000_000),
     sampled=(256, 64, 4_000),
     roots=1_000,
+    tables=Uniform(20_000, 100_000),
     compiled=("gatv2-8x8",),
     huge_pages=(False,),
     effort=Effort(seconds=1.0, fewest=3, most=5, first_step=100.0),
@@ -145,6 +153,7 @@ def make_cases(sizes: Sizes) -> list[Case]:
         _case("bfloat16", "bfloat16", arxiv, first),
         *(_case("capture", "capture", arxiv, one) for one in few),
         *_sampling_cases(sizes),
+        *_import_cases(sizes),
     ]
     compiled = [case.name for case in cases if "*" in sizes.compiled or case.name in sizes.compiled]
     return [replace(case, compiles=case.name in compiled) for case in cases]
@@ -179,3 +188,11 @@ def _sampling_cases(sizes: Sizes) -> list[Case]:
         Case(f"walks-{sizes.roots}", "walks", sizes.arxiv, batch_size=sizes.roots),
     ]  # fmt: skip
     return [replace(case, effort=sizes.effort) for case in cases]
+
+
+def _import_cases(sizes: Sizes) -> list[Case]:
+    given = {"group": "import", "graph": sizes.tables, "effort": sizes.effort}
+    return [
+        Case(name="import-numbers", **given),
+        Case(name="import-names", **given, string_ids=True),
+    ]

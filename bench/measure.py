@@ -16,6 +16,7 @@ from torch import Generator, Tensor
 from bench.cases import Case, Effort
 from bench.contenders import Contender, draw_inputs, start, start_dynagat
 from bench.graphs import Recipe
+from bench.importing import measure_import
 from bench.isolation import OutOfTime, reason_of, time_limit
 from bench.memory import measure_memory
 from bench.records import Entry, Record
@@ -206,6 +207,7 @@ MEASURES: Mapping[str, Callable[[Case], Iterator[Record]]] = {
     "capture": measure_capture,
     "sampling": measure_sampling,
     "walks": measure_walks,
+    "import": measure_import,
 }
 
 

@@ -52,10 +52,10 @@ def memory_of_steps(case: Case, name: str) -> tuple[int, int]:
         with time_limit(case.effort.first_step):
             contender.step(edges)
         _forget_gradients_(contender)
-    before = _reset_peak()
+    before = reset_peak()
     for _ in range(NUM_STEPS):
         contender.step(edges)
-    peak = _peak()
+    peak = peak_bytes()
     _forget_gradients_(contender)
     return peak - before, max(_resident() - before, 0)
 
@@ -65,7 +65,7 @@ def _forget_gradients_(contender: Contender) -> None:
         parameter.grad = None
 
 
-def _reset_peak() -> int:
+def reset_peak() -> int:
     """Begin a new peak; what is resident now. Where the kernel can't begin one, it is the old peak,
     which a step of some size exceeds."""
     gc.collect()
@@ -73,12 +73,12 @@ def _reset_peak() -> int:
     if trim is not None:
         trim(0)  # memory that is free but not given back would hide what the step takes
     if not os.access(RESET, os.W_OK):
-        return _peak()
+        return peak_bytes()
     RESET.write_text("5")
     return _resident()
 
 
-def _peak() -> int:
+def peak_bytes() -> int:
     if not STATUS.exists():
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
     return _status("VmHWM")

@@ -27,6 +27,7 @@ from bench.tables import (
     contest,
     degrees,
     duel,
+    importing,
     markdown_table,
     megabytes,
     memory,
@@ -135,7 +136,10 @@ def _goals(ledger: Ledger, group: str) -> str:
 def _goal_row(goal: Goal, ledger: Ledger) -> Row:
     value, is_met = goal.measured(ledger), goal.is_met(ledger)
     verdict = "not measured" if is_met is None else "yes" if is_met else "**no**"
-    return [goal.what, f"{goal.sense} {goal.bound:g}×", times(value), verdict]
+    told = times(value)
+    if goal.unit != "×" and value is not None:
+        told = f"{value:.1f}{goal.unit}"
+    return [goal.what, f"{goal.sense} {goal.bound:g}{goal.unit}", told, verdict]
 
 
 def _remarks(entries: list[Entry]) -> str:
@@ -270,5 +274,16 @@ SECTIONS = (
         "Million edges per second of the subgraphs that random walks of length 3 induce; the "
         "number in the case's name is that of roots. DGL's are `random_walk` and `node_subgraph`.",
         walks,
+    ),
+    Section(
+        "import",
+        "Importing tables",
+        "Seconds to read a CSV file of edges and one of nodes (six numbers, a category, a date and "
+        "a label) by `read_tables`, to memory or to a folder of the store; ids are numbers or, in "
+        "the case named so, strings. The time includes all checks, both directions of every edge, "
+        "features and a split; pandas reads the same two files and makes no graph of them. Each "
+        "reading has a process of its own; its peak of resident memory, over that before, is "
+        "compared with the bytes of the graph's arrays.",
+        importing,
     ),
 )

@@ -102,6 +102,7 @@ def capture(entries: list[Entry]) -> str:
 
 
 SAMPLERS = ("dgl", "dynagat, layered", "pyg-lib", "torch-sparse", "dynagat, merged")
+IMPORTERS = {"pandas": "pandas", "dynagat": "to memory", "dynagat, to a folder": "to a folder"}
 WALKERS = ("dgl, walks", "dynagat, walks")
 
 
@@ -127,7 +128,29 @@ def walks(entries: list[Entry]) -> str:
     return markdown_table(header, rows)
 
 
+def importing(entries: list[Entry]) -> str:
+    """A row for each reader of a case."""
+    header = ["", "nodes", "edges", "seconds", "arrays, MB", "peak, MB", "peak / arrays"]
+    rows = []
+    for entry in entries:
+        sizes = [f"{entry.num_nodes:,}", f"{entry.num_edges:,}"]
+        for name, what in IMPORTERS.items():
+            record = entry.find(name, "seconds")
+            peak, arrays = (entry.median(name, kind) for kind in ("memory", "arrays"))
+            cells = [_seconds(record), megabytes(arrays, unit=""), megabytes(peak, unit="")]
+            share = times(entry.median(name, "peak over arrays"))
+            rows.append([f"{entry.name}, {what}", *sizes, *cells, share])
+    return markdown_table(header, rows)
+
+
 # Cells
+
+
+def _seconds(record: Record | None) -> str:
+    """median (lowest–highest)"""
+    if record is None or not record.values:
+        return NOTHING
+    return f"{record.median:.1f} ({min(record.values):.1f}–{max(record.values):.1f})"
 
 
 def _speed(seconds: float | None) -> str:

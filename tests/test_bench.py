@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from bench import importing
 from bench.__main__ import choose, main
 from bench.cases import FULL, QUICK, Case, Effort, make_cases
 from bench.contenders import draw_inputs, start
@@ -140,6 +141,45 @@ def test_samplers_are_measured_by_the_edge() -> None:
         assert bool(record.values) != bool(record.reason)
 
 
+@pytest.mark.parametrize("string_ids", [False, True])
+def test_importing_is_measured_in_seconds_and_by_the_arrays_it_makes(
+    string_ids: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(importing, "in_fresh_process", lambda read, *given: read(*given))
+    effort = replace(ONCE, fewest=1)
+    graph = Uniform(2_000, 10_000)
+    entry = measure(tiny("import", graph=graph, effort=effort, string_ids=string_ids))
+    for name in ("pandas", "dynagat", "dynagat, to a folder"):
+        assert 0 < entry.median(name, "seconds") < 30
+    for name in ("dynagat", "dynagat, to a folder"):
+        assert entry.median(name, "arrays") > 2_000 * (6 + 20) * 4  # of features alone
+        peak, arrays = entry.median(name, "memory"), entry.median(name, "arrays")
+        assert entry.median(name, "peak over arrays") == pytest.approx(peak / arrays, abs=1e-3)
+    assert entry.find("pandas", "arrays") is None
+
+
+@pytest.mark.skipif(not os.access(RESET, os.W_OK), reason="the kernel can't begin a new peak")
+def test_the_memory_of_importing_is_that_of_a_process_of_its_own(tmp_path: Path) -> None:
+    importing.write_files(Uniform(20_000, 100_000), tmp_path, string_ids=True)
+    seconds, peak, arrays = in_fresh_process(importing.read_files, "dynagat", tmp_path)
+    assert seconds > 0
+    assert arrays < peak < 20 * arrays
+
+
+def test_what_stops_one_reader_is_told_and_the_others_go_on(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def fail(name: str, folder: Path) -> tuple[float, int, int]:
+        if name == "pandas":
+            raise CannotRun("no pandas")
+        return 1.0, 30, 10
+
+    monkeypatch.setattr(importing, "in_fresh_process", lambda _, *given: fail(*given))
+    entry = measure(tiny("import"))
+    assert entry.find("pandas", "seconds").reason == "no pandas"
+    assert entry.median("dynagat", "peak over arrays") == 3
+
+
 def test_a_case_without_batches_is_described_as_before_there_were_any() -> None:
     assert "batch_size" not in tiny().describe()
     assert tiny("sampling", batch_size=9).describe()["batch_size"] == 9
@@ -218,10 +258,14 @@ def made_up() -> Ledger:
         seconds |= {"dynagat, layered": 1e-8, "dynagat, merged": 2e-8, "torch-sparse": 3e-8}
         seconds |= {"dynagat, walks": 1e-8, "dgl, walks": 2e-8}
         others = {"memory": "memory", "build": "build", "capture": "forward"}
-        others |= {"sampling": "edge", "walks": "edge"}
+        others |= {"sampling": "edge", "walks": "edge", "import": "seconds"}
+        seconds |= {"pandas": 7.0, "dynagat, to a folder": 12.0}
         quantity = others.get(case.group, "attention")
         quantity = "step" if case.group in ("layers", "batches", "mechanisms") else quantity
         records = [Record(n, quantity, (s, s * 1.5, s * 0.9)) for n, s in seconds.items()]
+        if case.group == "import":
+            names = ("dynagat", "dynagat, to a folder")
+            records += [Record(name, "peak over arrays", (2.5,)) for name in names]
         records.append(Record("dgl", quantity, reason="not importable: none"))
         sizes = case.graph.num_nodes, case.graph.num_edges
         entries.append(Entry(case.describe(), *sizes, 1.0, tuple(records)))
@@ -275,6 +319,9 @@ def test_the_page_shows_goals_numbers_and_who_is_missing() -> None:
     assert "| PyG eager over dynagat, geometric mean | ≥ 16× | 20.0× | yes |" in page
     assert "| PyG compiled over dynagat, geometric mean | ≥ 10× | 8.00× | **no** |" in page
     assert "| the best peer's time per edge over ours, lowest | ≥ 1× | 1.50× | yes |" in page
+    assert "| time, longest | ≤ 30 s | 12.0 s | yes |" in page
+    assert "| peak memory over the arrays made, highest | ≤ 3× | 2.50× | yes |" in page
+    assert "| import-names, pandas | 1,000,000 | 5,000,000 | 7.0 (6.3–10.5) |" in page
     assert "20,000 (18,000–30,000)" in page
     assert "DGL is missing in gatv2-8x32, gatv2-8x8" in page
     assert "made up" in page
