@@ -268,7 +268,8 @@ nb::tuple induce(const std::vector<Given>& rows, const Nodes& nodes, int threads
 
 // key_rowptr, key_query, key_position
 nb::tuple transpose_rows(const Ints& rowptr, const Ints& key, int64_t keys, int threads) {
-  if (rowptr.size() < 1 || keys < 0) throw nb::value_error("rowptr must have one number at least");
+  if (rowptr.size() < 1) throw nb::value_error("rowptr must have one number at least");
+  if (keys < 0 || keys > INT32_MAX) throw nb::value_error("keys must lie in [0, 2^31)");
   const int64_t edges = int64_t(key.size());
   Array<int32_t> start(keys + 1), query(edges), position(edges);
   bool fine;

@@ -75,6 +75,17 @@ def test_blocks_of_any_size_tell_the_same(monkeypatch):
     assert describe(data) == whole
 
 
+@pytest.mark.parametrize("dtype", [np.int8, np.int16, np.int32])
+def test_classes_held_in_few_bits_are_counted_right(dtype):
+    count = 200 if dtype != np.int8 else 120
+    y = np.arange(2 * count) % count
+    pairs = [(at, (at + count) % (2 * count)) for at in range(2 * count - 1)] + [(0, 1)]
+    told = [describe(graph(pairs, 2 * count, y.astype(kind), task=classes(*map(str, range(count)))))
+            for kind in (dtype, np.int64)]  # fmt: skip
+    assert told[0].homophily == told[1].homophily
+    assert 0.9 < told[0].homophily.edge < 1
+
+
 def test_homophily_is_one_within_classes_and_adjusted_zero_by_chance():
     within = describe(graph([(0, 1), (2, 3)], 4, [0, 0, 1, 1], task=classes("a", "b")))
     assert (within.homophily.edge, within.homophily.adjusted) == (1, 1)

@@ -139,3 +139,41 @@ print((most - before) // 1024)
     command = [sys.executable, "-c", script]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert int(done.stdout) < 190  # MB; x and each output have 200, a batch has 16
+
+
+def take_queries(x, graph):
+    return x[: graph.num_queries]
+
+
+def test_where_the_result_cannot_go_is_refused(tmp_path):
+    """A file mapped for reading would end the process, and x would be written over too soon."""
+    x, layers = torch.randn(9, 2), [take_queries]
+    np.save(tmp_path / "out.npy", np.zeros((9, 2), np.float32))
+    with pytest.raises(ValueError, match="out must be an array that can be written to"):
+        infer(layers, x, lonely(9), out=np.load(tmp_path / "out.npy", mmap_mode="r"))
+    for out in (x, x.numpy()):
+        with pytest.raises(ValueError, match="out must not lie in x"):
+            infer(layers, x, lonely(9), out=out)
+    with pytest.raises(TypeError, match=r"out must hold torch\.float32, but holds torch\.int64"):
+        infer(layers, x, lonely(9), out=torch.zeros(9, 2, dtype=torch.long))
+    with pytest.raises(FileNotFoundError, match="there is no folder"):
+        infer(layers, x, lonely(9), out=tmp_path / "none" / "out.npy")
+    with pytest.raises(ValueError, match="prefetch must be"):
+        infer(layers, x, lonely(9), prefetch=-1)
+
+
+@pytest.mark.parametrize("to_file", [False, True])
+def test_rows_that_change_their_kind_are_refused(tmp_path, to_file):
+    def ever_wider(x, graph):
+        widths.append(0)
+        return torch.zeros(graph.num_queries, len(widths))
+
+    widths: list[int] = []
+    out = tmp_path / "out.npy" if to_file else None
+    with pytest.raises(ValueError, match=r"of one kind, but one gave .* \[1\] and .* \[2\]"):
+        infer([ever_wider], torch.randn(9, 2), lonely(9), batch_size=4, out=out)
+    assert list(tmp_path.iterdir()) == []
+
+
+def lonely(num_nodes):
+    return Graph.from_edge_index(torch.zeros(2, 0, dtype=torch.long), num_nodes)

@@ -1,5 +1,6 @@
 """Loaders: batches for our layers and for plain PyG code, drawn ahead, the same every time."""
 
+import copy
 import threading
 import time
 
@@ -9,6 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch_geometric.data import Data, HeteroData
 from torch_geometric.nn import SAGEConv
+from torch_geometric.sampler.base import SubgraphType
 from torch_geometric.utils import k_hop_subgraph, trim_to_layer
 
 from dynagat import GATv2Conv, Graph
@@ -123,6 +125,83 @@ def test_plain_pyg_code_gets_the_full_graphs_output_of_all_neighbours():
     found = next(iter(NeighborLoader(DATA, [-1, -1], batch_size=40)))
     subset = k_hop_subgraph(seeds, 2, DATA.edge_index, num_nodes=NUM_NODES)[0]
     assert torch.equal(found.n_id.sort().values, subset)
+
+
+IGNORED = {"persistent_workers": True, "pin_memory": True, "is_sorted": True,
+           "filter_per_worker": True, "prefetch_factor": 2}  # fmt: skip
+OFF = {"input_time": None, "subgraph_type": "directional", "disjoint": False, "directed": True,
+       "temporal_strategy": "uniform", "time_attr": None, "weight_attr": None, "sampler": None,
+       "generator": None}  # fmt: skip
+
+
+@pytest.mark.parametrize("options", [IGNORED, OFF, {"subgraph_type": SubgraphType.directional}])
+def test_options_of_pygs_that_change_no_batch_are_taken(options):
+    given = {"num_neighbors": [3, 2], "batch_size": 32, "num_workers": 2}
+    assert_same_batches(
+        list(NeighborLoader(DATA, **given, **options)), list(NeighborLoader(DATA, **given))
+    )
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "text"),
+    [
+        ({"disjoint": True}, ValueError, "disjoint must be False, .* but is True"),
+        ({"directed": False}, ValueError, "directed must be True, .* but is False"),
+        ({"subgraph_type": "induced"}, ValueError, "must be 'directional', .* but is 'induced'"),
+        ({"weight_attr": "edge_attr"}, ValueError, "weight_attr must be None"),
+        ({"time_attr": "time"}, ValueError, "time_attr must be None"),
+        ({"sampler": [0, 0, 1]}, ValueError, r"sampler must be None, .* but is \[0, 0, 1\]"),
+        ({"generator": torch.Generator()}, ValueError, "generator must be None"),
+        ({"batchsize": 3}, TypeError, "there is no option batchsize"),
+        ({"input_nodes": ("paper", DATA.train_mask)}, TypeError, "names the type 'paper'"),
+        ({"input_nodes": "paper"}, TypeError, "names the type 'paper'"),
+    ],
+)
+def test_options_of_pygs_that_would_make_other_batches_are_refused(options, error, text):
+    with pytest.raises(error, match=text):
+        NeighborLoader(DATA, [2], **options)
+
+
+def test_graphsaint_takes_pygs_options_as_well():
+    options = {"log": False, "shuffle": True, "save_dir": None, "pin_memory": True}
+    assert_same_batches(list(SAINTS["walks"](DATA, **options)), list(SAINTS["walks"](DATA)))
+    with pytest.raises(ValueError, match="save_dir must be None"):
+        SAINTS["walks"](DATA, save_dir="here")
+
+
+def test_numbers_of_numpy_and_torch_are_numbers():
+    expected = list(NeighborLoader(DATA, [3, 2], batch_size=32, seed=4))
+    for fanouts in (np.array([3, 2]), torch.tensor([3, 2]), [np.int64(3), np.int32(2)]):
+        loader = NeighborLoader(DATA, fanouts, batch_size=np.int64(32), seed=np.int64(4))
+        assert_same_batches(list(loader), expected)
+
+
+def test_a_fan_out_of_any_size_is_all_neighbours():
+    expected = list(NeighborLoader(DATA, [-1, -1], batch_size=64))
+    assert_same_batches(list(NeighborLoader(DATA, [2**31, 2**80], batch_size=64)), expected)
+
+
+def test_input_ids_are_places_in_what_was_given_as_in_pyg():
+    """Of a mask these are the nodes, of indices their places among them."""
+    nodes = DATA.train_mask.nonzero().flatten()
+    for given, ids in ((DATA.train_mask, nodes), (nodes, torch.arange(len(nodes)))):
+        loader = NeighborLoader(DATA, [2], given, batch_size=32, shuffle=True)
+        for batch in loader:
+            seeds = batch.n_id[: batch.batch_size]
+            assert torch.equal(ids[torch.searchsorted(nodes, seeds)], batch.input_id)
+        assert len(loader.dataset) == len(nodes)
+
+
+def test_what_a_script_changes_in_the_loaders_data_is_so_in_its_batches():
+    """As PyG's example of GraphSAGE on Reddit does for its inference."""
+    loader = NeighborLoader(copy.copy(DATA), [-1], batch_size=64, persistent_workers=True)
+    del loader.data.x, loader.data.y
+    loader.data.num_nodes = NUM_NODES
+    loader.data.n_id = torch.arange(NUM_NODES)
+    for batch in loader:
+        assert "x" not in batch
+        assert batch.num_nodes == len(batch.n_id)
+        assert torch.equal(batch.n_id[batch.edge_index], DATA.edge_index[:, batch.e_id])
 
 
 # Our batches

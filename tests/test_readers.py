@@ -647,3 +647,21 @@ def test_one_type_has_targets():
         data[kind].x, data[kind].y = torch.ones(2, 1), torch.zeros(2).long()
     with pytest.raises(ValueError, match="must have y for one type, but has it for a, b"):
         from_pyg(data, "g")
+
+
+def test_what_pyg_has_for_each_edge_is_the_edges_whatever_its_name():
+    typed = HeteroData()
+    typed["a"].num_nodes, typed["b"].num_nodes = 3, 2
+    typed["a", "to", "b"].edge_index = torch.tensor([[0, 1], [1, 0]])
+    typed["a", "to", "b"].time = torch.tensor([5, 6])
+    (edges,) = from_pyg(typed, "g").edges.values()
+    assert edges.arrays["time"].tolist() == [5, 6]
+    plain = Data(x=torch.ones(3, 1), edge_index=torch.tensor([[0, 1], [1, 0]]))
+    plain.time = torch.tensor([5, 6])
+    data = from_pyg(plain, "g")
+    assert data.edges[EDGE].arrays["time"].tolist() == [5, 6]
+    assert list(data.nodes[NODE].arrays) == ["x"]
+    assert data.to_pyg().edge_time.tolist() == [5, 6]
+    plain.edge_time = torch.tensor([7, 8])
+    with pytest.raises(ValueError, match="must have time or edge_time, but have both"):
+        from_pyg(plain, "g")

@@ -299,6 +299,7 @@ def test_graphs_without_edges_or_nodes_give_samples_without():
         ((np.array([0, 2]), np.zeros(3, int)), "rowptr must rise from 0 to the 3 edges"),
         ((np.array([1, 1]), np.zeros(1, int)), "rowptr must rise"),
         ((np.array([0, 1]), np.zeros(1, int), np.zeros(2, int)), "edge_id must have 1 numbers"),
+        ((np.array([0, 1]), np.zeros(1, int), np.array([-2])), "edge_id must not be negative"),
         ((np.zeros((2, 2), int), np.zeros(1, int)), "rowptr must have one axis"),
     ],
 )
@@ -424,3 +425,11 @@ print(repr(total[0])); print(repr(total[1:]))
         outputs[backend] = done.stdout.splitlines()
     assert outputs["reference"][0] == "True"
     assert outputs["reference"][1] == outputs["fused"][1]
+
+
+@pytest.mark.native
+@pytest.mark.parametrize("keys", [-1, 2**31, 2**45, 2**62, 2**63 - 1])
+def test_rows_are_not_turned_for_more_keys_than_there_can_be(keys):
+    assert kernels is not None
+    with pytest.raises(ValueError, match="keys must lie in"):
+        kernels.transpose(np.zeros(1, np.int32), np.zeros(0, np.int32), keys, 1)

@@ -303,7 +303,7 @@ def _homophily(data: GraphData) -> Homophily | None:
         if key_kind == query_kind == kind:
             for key, query in _blocks(edges):
                 known = (y[key] >= 0) & (y[query] >= 0) & (key != query)
-                code = y[key[known]] * classes + y[query[known]]
+                code = y[key[known]].astype(np.int64) * classes + y[query[known]]
                 joined += np.bincount(code, minlength=classes**2).reshape(classes, classes)
     joined = joined + joined.T
     if not joined.sum():
@@ -380,7 +380,7 @@ def _balance_lines(balance: Balance) -> Iterator[tuple[str, str]]:
     total = max(1, sum(balance.counts.values()))
     ranked = sorted(balance.counts.items(), key=lambda each: -each[1])
     for name, count in ranked[:SHOWN]:
-        yield f"  {name[:19]}", f"{count:,} ({count / total:.1%})"
+        yield f"  {' '.join(name.split())[:19]}", f"{count:,} ({count / total:.1%})"
     if len(ranked) > SHOWN:
         rest = sum(count for _, count in ranked[SHOWN:])
         yield f"  {len(ranked) - SHOWN} others", f"{rest:,} ({rest / total:.1%})"

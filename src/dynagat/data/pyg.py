@@ -1,9 +1,10 @@
 """From PyG's Data and HeteroData to GraphData, and back.
 
 edge_attr and edge_weight are the edges' attr and weight, edge_year their year; everything else with
-a row per node belongs to the nodes. train_mask, val_mask and test_mask are the split: a mask keeps
-no order, so the split that comes back is in the order of the nodes. Arrays of links keep their
-names, such as "train/edge".
+a row per node belongs to the nodes, and with a row per edge to the edges: it comes back as edge_...
+What belongs to the whole graph is left out. train_mask, val_mask and test_mask are the split: a
+mask keeps no order, so the split that comes back is in the order of the nodes. Arrays of links keep
+their names, such as "train/edge".
 """
 
 from __future__ import annotations
@@ -103,13 +104,21 @@ def _edges(store: Any, counts: Mapping[str, int], kind: EdgeType) -> Edges:
     check_ends(query, counts[kind[2]], what)
     found: dict[str, Array] = {}
     for name, value in held.items():
-        if name == "edge_index" or not name.startswith("edge_"):
+        is_nodes = kind == EDGE and counts[NODE] == len(key) and not name.startswith("edge_")
+        if name == "edge_index" or "/" in name or is_nodes:
             continue
-        if isinstance(value, Tensor) and value.ndim and len(value) == len(key):
-            found[name.removeprefix("edge_")] = value.detach().cpu().numpy()
+        short = name.removeprefix("edge_")
+        if short != name and short in held and _has_rows(held[short], len(key)):
+            raise ValueError(f"edges {'-'.join(kind)} must have {short} or {name}, but have both")
+        if isinstance(value, Tensor) and _has_rows(value, len(key)):
+            found[short] = value.detach().cpu().numpy()
         elif _is_texts(value) and len(value) == len(key):
-            found[name.removeprefix("edge_")] = Texts.of(value)
+            found[short] = Texts.of(value)
     return Edges(key, query, found)
+
+
+def _has_rows(value: Any, count: int) -> bool:
+    return isinstance(value, Tensor) and value.ndim > 0 and len(value) == count
 
 
 def _split(store: Any, count: int) -> dict[str, np.ndarray]:

@@ -34,7 +34,7 @@ class Batch:
     num_seeds: int
     num_sampled_nodes: tuple[int, ...]  # the seeds, then what each hop has met
     num_sampled_edges: tuple[int, ...]  # of each hop
-    input_id: Tensor | None = None  # [num_seeds] int64: places of the seeds in the loader's list
+    input_id: Tensor | None = None  # [num_seeds] int64: places of the seeds in input_nodes
     x: Tensor | None = None  # [n, features]
     y: Tensor | None = None  # [n]
     layered: bool = False

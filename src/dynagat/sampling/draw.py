@@ -117,15 +117,15 @@ def shuffle(items: np.ndarray, seed: int) -> np.ndarray:
 
 
 def check_seed(seed: int) -> int:
-    if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed <= FULL:
+    if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or not 0 <= seed <= FULL:
         raise ValueError(f"seed must be a whole number of at most 64 bits, but is {seed!r}")
-    return seed
+    return int(seed)
 
 
 def check_count(name: str, count: int, least: int = 1) -> int:
-    if isinstance(count, bool) or not isinstance(count, int) or count < least:
+    if isinstance(count, bool) or not isinstance(count, int | np.integer) or count < least:
         raise ValueError(f"{name} must be a whole number of {least} or more, but is {count!r}")
-    return count
+    return int(count)
 
 
 def _nodes(nodes: Any, neighbours: Neighbours, name: str) -> np.ndarray:

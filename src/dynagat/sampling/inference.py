@@ -46,6 +46,7 @@ def infer(
     """
     rows = graph if isinstance(graph, Neighbours) else Neighbours.from_graph(graph)
     check_count("batch_size", batch_size)
+    check_count("prefetch", prefetch, 0)
     if not layers:
         raise ValueError("layers must hold a layer, but are empty")
     if rows.num_nodes == 0:
@@ -54,9 +55,22 @@ def infer(
         raise ValueError(f"x must have a row for each of {rows.num_nodes} nodes, but has {len(x)}")
     if isinstance(out, (str, Path)):
         return _infer_to_file(layers, x, rows, batch_size, Path(out), prefetch)
+    _check_out(out, x)
     for layer in layers[:-1]:
         x = _collect(_outputs(layer, x, rows, batch_size, prefetch), rows.num_nodes, None)
     return _collect(_outputs(layers[-1], x, rows, batch_size, prefetch), rows.num_nodes, out)
+
+
+def _check_out(out: Rows | None, x: Rows) -> None:
+    """Writing to a file that is mapped for reading would end the process."""
+    if isinstance(out, np.ndarray) and not out.flags.writeable:
+        raise ValueError("out must be an array that can be written to, but is read-only")
+    if out is not None and np.may_share_memory(_as_array(out), _as_array(x)):
+        raise ValueError("out must not lie in x, of which later batches still need the rows")
+
+
+def _as_array(rows: Rows) -> np.ndarray:
+    return rows.detach().cpu().numpy() if isinstance(rows, Tensor) else rows
 
 
 def _outputs(
@@ -70,6 +84,7 @@ def _outputs(
         graph = make_graph(block.layers[0], len(block.node), threads)
         return take_rows(x, block.node, threads), graph
 
+    like = None
     for table, graph in work_ahead(make, -(-rows.num_nodes // batch_size), prefetch):
         part = layer(table, graph)
         if len(part) != graph.num_queries:
@@ -77,6 +92,10 @@ def _outputs(
                 f"layers must give a row for each of {graph.num_queries} queries, "
                 f"but one gave {len(part)}"
             )
+        like = part if like is None else like
+        if part.shape[1:] != like.shape[1:] or part.dtype != like.dtype:
+            kinds = " and ".join(f"{each.dtype} {list(each.shape[1:])}" for each in (like, part))
+            raise ValueError(f"layers must give rows of one kind, but one gave {kinds}")
         yield part
 
 
@@ -89,6 +108,8 @@ def _collect(parts: Iterator[Tensor], num_rows: int, out: Rows | None) -> Rows:
             wanted = [num_rows, *part.shape[1:]]
             raise ValueError(f"out must be {wanted}, but is {list(out.shape)}")
         into = out if isinstance(out, Tensor) else torch.from_numpy(out)
+        if not torch.can_cast(part.dtype, into.dtype):
+            raise TypeError(f"out must hold {part.dtype}, but holds {into.dtype}")
         into[first : first + len(part)] = part
         first += len(part)
     assert out is not None
@@ -99,6 +120,8 @@ def _infer_to_file(
     layers: Sequence[Layer], x: Rows, rows: Neighbours, batch_size: int, path: Path, prefetch: int
 ) -> np.ndarray:
     """In a folder beside the file, which gets its name when it is whole."""
+    if not path.parent.is_dir():
+        raise FileNotFoundError(f"out is {path}, but there is no folder {path.parent}")
     with tempfile.TemporaryDirectory(prefix=f".{path.name}.", dir=path.parent) as folder:
         places = [Path(folder) / f"{n}.npy" for n in range(len(layers))]
         for n, layer in enumerate(layers):

@@ -9,9 +9,11 @@ from typing import Any
 import numpy as np
 import torch
 
+from dynagat.graph import MAX_ROWS
 from dynagat.sampling.ahead import work_ahead
 from dynagat.sampling.batch import edge_index_of, make_batch
 from dynagat.sampling.draw import check_count, check_seed, derive_seed, sample, shuffle
+from dynagat.sampling.options import check_options
 from dynagat.sampling.reference import Sample
 from dynagat.sampling.source import read_source, take_part
 
@@ -32,7 +34,9 @@ class NeighborLoader:
         batch_size: how many seeds a batch has.
         shuffle: whether each pass goes through the seeds in another order.
         drop_last: whether a last batch of fewer seeds is left out.
-        transform: what a batch goes through before it is handed out, in the background.
+        transform: what a batch goes through before it is handed out, in the background and for
+            several batches at once: it draws from torch's generator in no fixed order. With
+            prefetch=0 it is called in order, by the caller's thread, as in PyG.
         layered: whether every hop draws anew for all nodes known so far, one Graph per layer, as
             DGL's sampler and PyG's old NeighborSampler do; else only for new nodes, and layers
             share their edges, as in PyG's NeighborLoader. A layered batch is always a `Batch`.
@@ -40,6 +44,10 @@ class NeighborLoader:
         prefetch: how many batches are made ahead, by background threads; 0 for none.
         num_workers: PyG's; how many background threads there are at most. They are threads, so
             nothing is copied between processes; None means as many as torch has.
+        others: PyG's other options. Those that change no batch are ignored: is_sorted,
+            filter_per_worker, persistent_workers, pin_memory, prefetch_factor and the like. Those
+            that would are refused unless they are off: disjoint, subgraph_type other than
+            "directional", time_attr, weight_attr, sampler, generator and the like (options.py).
     """
 
     def __init__(
@@ -57,10 +65,15 @@ class NeighborLoader:
         seed: int = 0,
         prefetch: int = 2,
         num_workers: int | None = None,
+        **others: Any,
     ) -> None:
+        check_options(others)
         self.source = read_source(data)
         self.num_neighbors = _read_fanouts(num_neighbors)
         self.input_nodes = read_input_nodes(input_nodes, self.source.num_nodes)
+        self.input_place = np.arange(len(self.input_nodes))
+        if _is_mask(input_nodes):
+            self.input_place = self.input_nodes
         self.batch_size = check_count("batch_size", batch_size)
         self.prefetch = check_count("prefetch", prefetch, 0)
         self.num_workers = num_workers and check_count("num_workers", num_workers, 0)
@@ -68,6 +81,16 @@ class NeighborLoader:
         self.replace, self.shuffle, self.drop_last = replace, shuffle, drop_last
         self.transform, self.layered = transform, layered
         self.epoch = 0  # the number of the next pass
+
+    @property
+    def data(self) -> Any:
+        """The PyG Data that is sampled from, or None; new batches have what is changed in it."""
+        return self.source.data
+
+    @property
+    def dataset(self) -> range:
+        """As torch's loaders have one: len(loader.dataset) is the number of seeds."""
+        return range(len(self.input_nodes))
 
     def set_epoch(self, epoch: int) -> None:
         """The next pass is the one of this number, and draws as that one does."""
@@ -96,7 +119,7 @@ class NeighborLoader:
             seed=derive_seed(self.seed, epoch, n),
             threads=threads,
         )
-        batch = self._finish(drawn, torch.from_numpy(place), threads)
+        batch = self._finish(drawn, torch.from_numpy(self.input_place[place]), threads)
         return batch if self.transform is None else self.transform(batch)
 
     def _finish(self, drawn: Sample, input_id: torch.Tensor, threads: int) -> Any:
@@ -119,6 +142,9 @@ def read_input_nodes(nodes: Any, num_nodes: int) -> np.ndarray:
     """[seeds] int64, distinct and in range; from indices, a mask, or None for all."""
     if nodes is None:
         nodes = np.arange(num_nodes)
+    named = nodes[0] if isinstance(nodes, tuple) and nodes else nodes
+    if isinstance(named, str):
+        raise TypeError(f"input_nodes must be indices or a mask, but names the type {named!r}")
     nodes = nodes.detach().cpu().numpy() if isinstance(nodes, torch.Tensor) else np.asarray(nodes)
     if nodes.dtype == bool:
         if nodes.shape != (num_nodes,):
@@ -133,6 +159,11 @@ def read_input_nodes(nodes: Any, num_nodes: int) -> np.ndarray:
     return _distinct(nodes.astype(np.int64), num_nodes)
 
 
+def _is_mask(nodes: Any) -> bool:
+    """Of a mask, PyG's input_id are the nodes; of a list, the places in it."""
+    return nodes is not None and np.asarray(nodes).dtype == bool
+
+
 def _distinct(nodes: np.ndarray, num_nodes: int) -> np.ndarray:
     bad = nodes[(nodes < 0) | (nodes >= num_nodes)]
     if len(bad):
@@ -145,9 +176,11 @@ def _distinct(nodes: np.ndarray, num_nodes: int) -> np.ndarray:
 
 
 def _read_fanouts(num_neighbors: Any) -> list[int]:
+    if isinstance(num_neighbors, torch.Tensor | np.ndarray):
+        num_neighbors = num_neighbors.tolist()
     if not isinstance(num_neighbors, Sequence) or not num_neighbors:
         raise ValueError(f"num_neighbors must be a list of one per hop, but is {num_neighbors!r}")
     for k in num_neighbors:
-        if isinstance(k, bool) or not isinstance(k, int) or k == 0 or k < -1:
+        if isinstance(k, bool) or not isinstance(k, int | np.integer) or k == 0 or k < -1:
             raise ValueError(f"num_neighbors must be above 0, or -1 for all, but has {k!r}")
-    return list(num_neighbors)
+    return [min(int(k), MAX_ROWS) for k in num_neighbors]

@@ -42,6 +42,8 @@ class Neighbours:
             raise ValueError(f"rowptr must rise from 0 to the {len(key_index)} edges, but does not")
         if edge_id is not None and len(edge_id) != len(key_index):
             raise ValueError(f"edge_id must have {len(key_index)} numbers, but has {len(edge_id)}")
+        if edge_id is not None and edge_id.min(initial=0) < 0:
+            raise ValueError(f"edge_id must not be negative, but holds {edge_id.min()}")
         count = len(key_index) if edge_id is None else int(edge_id.max(initial=-1)) + 1
         return cls(rowptr, key_index, edge_id, count)
 

@@ -1,8 +1,14 @@
 """GraphSAINT (Zeng et al., 2020): subgraphs of nodes that random walks, nodes or edges visit.
 
-The names are PyG's, and so are the normalisation coefficients. Two departures from PyG: a walk goes
-from a node to one of its keys, the sources of its incoming edges, which in a directed graph is
-against the edge; and edges are drawn with the paper's probability, of which PyG has the inverse.
+The names are PyG's, and so are the normalisation coefficients. Three departures from PyG: a walk
+goes from a node to one of its keys, the sources of its incoming edges, which in a directed graph is
+against the edge; nodes are drawn by the number of their keys, the degree in, where PyG goes by the
+degree out; and edges are drawn with the paper's probability, of which PyG has the inverse. In an
+undirected graph only the last makes a difference.
+
+With PyG we depart from the paper twice. It draws node u in proportion to Σ_v 1/d_v², over those v
+that have u for a key. And it scales the message of key u to query v by count_v / count_uv, which
+makes sums right on average; edge_norm is count_u / count_uv.
 """
 
 from __future__ import annotations
@@ -29,6 +35,7 @@ from dynagat.sampling.draw import (
     take_rows,
     visit,
 )
+from dynagat.sampling.options import SAINT_IGNORED, SAINT_ONLY, check_options
 from dynagat.sampling.reference import Picks
 from dynagat.sampling.rows import Neighbours
 from dynagat.sampling.source import read_source, take_part
@@ -51,6 +58,8 @@ class GraphSAINTSampler(ABC):
             edge_norm are sampled; 0 for none.
         seed: of all draws.
         prefetch, num_workers: as in NeighborLoader.
+        others: PyG's other options, as in NeighborLoader; `log` and `shuffle` change nothing, and
+            save_dir must be None, for the coefficients are not kept.
     """
 
     def __init__(
@@ -63,7 +72,9 @@ class GraphSAINTSampler(ABC):
         seed: int = 0,
         prefetch: int = 2,
         num_workers: int | None = None,
+        **others: Any,
     ) -> None:
+        check_options(others, SAINT_IGNORED, SAINT_ONLY)
         self.source = read_source(data)
         self.batch_size = check_count("batch_size", batch_size)
         self.num_steps = check_count("num_steps", num_steps)
