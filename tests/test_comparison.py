@@ -3,6 +3,8 @@
 import dataclasses
 import json
 import math
+import sqlite3
+from contextlib import closing
 
 import numpy as np
 import pytest
@@ -16,14 +18,16 @@ from dynagat.benchmarks.own_graph import (
     problem_of,
     run_in_parts,
 )
-from dynagat.comparison import compare, load_model
+from dynagat.comparison import Predictions, compare, load_model, write_pages
 from dynagat.comparison.answer import answer
 from dynagat.comparison.plan import make_plan
 from dynagat.comparison.rows import difference, differences, rows_of
 from dynagat.data.arrays import FolderError
 from dynagat.data.store import EDGE, Edges, GraphData, Nodes
+from dynagat.data.tables import read_tables
 from dynagat.experiment import Record
 from dynagat.experiment.settings import with_values
+from dynagat.experiment.store import StoreError
 from dynagat.nn.network import MECHANISMS, make_network
 from dynagat.training import Schedule
 
@@ -105,6 +109,28 @@ def test_every_kind_of_target_is_learnt_and_predicted(kind, tmp_path):
         assert ((table["probability of a"] > 0.5) == table["a"]).all()
 
 
+def test_a_target_far_from_0_is_learnt(tmp_path):
+    nodes = [f"{n},{n % 7},{1e9 + n % 7 / 7}" for n in range(70)]
+    edges = [f"{n},{(n + 7) % 70}" for n in range(70)]
+    (tmp_path / "n.csv").write_text("\n".join(["id,x,y", *nodes]))
+    (tmp_path / "e.csv").write_text("\n".join(["source,target", *edges]))
+    data = read_tables(tmp_path / "e.csv", tmp_path / "n.csv", target="y")
+    found = compare(data, mechanisms=["gcn"], seeds=[0], settings=["max_rounds=40"])
+    guess = found.best.predict(data).value
+    assert np.abs(guess - data.y).mean() < 0.1
+
+
+def test_no_column_of_predictions_hides_another():
+    odd = {"kind": "multilabel", "classes": ["id", "probability of b", "b"]}
+    table = Predictions.of(torch.zeros(2, 3), odd, ["u", "v"], 0, 1).to_pandas()
+    assert table["id"].tolist() == ["u", "v"]
+    assert table.shape == (2, 7)
+    odd = {"kind": "classification", "target": "probability of a", "classes": ["a", "b"]}
+    table = Predictions.of(torch.eye(2), odd, ["u", "v"], 0, 1).to_pandas()
+    assert table["probability of a (predicted)"].tolist() == ["a", "b"]
+    assert table["probability of a"][0] > 0.5
+
+
 def test_a_comparison_goes_on_where_it_was(tmp_path):
     data = own_graph()
     asked = {"seeds": [0, 1], "settings": QUICK, "mechanisms": ["gcn", "gat"], "folder": tmp_path}
@@ -115,6 +141,31 @@ def test_a_comparison_goes_on_where_it_was(tmp_path):
 
     again = compare(data, run=refuse, **asked)
     assert [each.to_json() for each in again.records] == [each.to_json() for each in first.records]
+
+
+@pytest.mark.parametrize("weights", [b"", b"\0\1\2", None])
+def test_altered_records_are_told_in_a_sentence(weights, tmp_path):
+    asked = {"mechanisms": ["gcn"], "seeds": [0], "settings": QUICK, "folder": tmp_path / "out"}
+    compare(own_graph(), **asked)
+    with closing(sqlite3.connect(tmp_path / "out" / "records.sqlite")) as database, database:
+        if weights is None:
+            database.execute("DROP TRIGGER record_stays")
+            database.execute("UPDATE record SET line = '{}'")
+        else:
+            database.execute("UPDATE weights SET state = ?", (weights,))
+    with pytest.raises(StoreError, match=r"records\.sqlite was altered: "):
+        compare(own_graph(), **asked)
+
+
+def test_runs_that_all_diverge_are_answered_and_leave_plain_json(tmp_path):
+    asked = {"mechanisms": ["gcn", "gat"], "seeds": [0, 1], "folder": tmp_path / "out"}
+    found = compare(own_graph("regression"), settings=[*QUICK, "lr=1e30"], **asked)
+    assert "nothing to compare" in str(found)
+    json.dumps(found.to_dict(), allow_nan=False)
+    model = load_model(tmp_path / "out" / "model")
+    assert model.result["test_r_squared"] is None
+    model.save(tmp_path / "again")
+    write_pages(found, own_graph("regression"), tmp_path / "out")
 
 
 def test_another_graph_in_the_same_folder_is_compared_anew(tmp_path):
@@ -253,6 +304,10 @@ def test_large_graphs_are_sampled_and_small_ones_are_not(tmp_path, monkeypatch):
     small = make_plan(data)
     assert small.benchmark.task.neighbours == (10, 10)
     assert any("samples of 10, 10 neighbours" in reason for reason in small.reasons)
+    deep = make_plan(data, settings=["layers=3"])
+    assert deep.benchmark.task.neighbours == (10, 10, 10)
+    shallow = make_plan(data, settings=["layers=1"])
+    assert shallow.reasons[0].startswith("1 layer of")
 
 
 def test_settings_have_the_last_word(tmp_path):
@@ -271,6 +326,8 @@ def test_settings_have_the_last_word(tmp_path):
         ({"settings": ["dim=8,16"]}, "has one value for each setting"),
         ({"settings": ["wide=8"]}, "there is no setting 'wide'"),
         ({"settings": ["heads=5"]}, "heads must divide dim"),
+        ({"settings": ["graph=other"]}, "is of the graph it is given"),
+        ({"settings": ["neighbours=5"]}, "neighbours must be a number for each of 2 layers"),
     ],
 )
 def test_a_plan_that_makes_no_sense_is_refused(asked, message, tmp_path):
@@ -319,13 +376,40 @@ def test_a_clear_winner_is_named_with_its_test():
 def test_a_draw_is_called_one_and_the_faster_is_named():
     level = [0.90, 0.91, 0.92, 0.93]
     said = words(runs("gatv2", level, seconds=10), runs("gcn", level[::-1], seconds=2))
-    assert any(each.startswith("It can't be told apart from GCN (by 0.0 points") for each in said)
+    assert any(each.startswith("It can't be told apart from GCN (the same mean") for each in said)
     assert any("5.0 times faster" in each for each in said)
+
+
+def test_what_is_level_says_on_which_side_it_is():
+    ours = [record("gat", seed, 0.95, test) for seed, test in enumerate([0.70, 0.80])]
+    theirs = [record("gcn", seed, 0.90, test) for seed, test in enumerate([0.75, 0.77])]
+    close = [record("gatv2", seed, 0.80, test) for seed, test in enumerate([0.6997, 0.8])]
+    said = words(ours, theirs, close)[1]
+    assert "GCN (1.0 points above it, paired p" in said
+    assert "GATv2 (less than 0.1 points below it, paired p" in said
+
+
+def test_the_same_difference_on_two_seeds_is_no_proof():
+    tests = {"gatv2": [0.50, 0.75], "gat": [0.25, 0.50]}  # t would be infinite, p 0
+    rows = rows_of([each for name in tests for each in runs(name, tests[name])], "accuracy")
+    assert difference(*rows).p == 0.5
+    assert any("can't be told apart" in each for each in answer(rows))
+    many = [[0.5 + gain + seed / 20 for seed in range(7)] for gain in (0.1, 0.0)]
+    rows = rows_of(runs("gatv2", many[0]) + runs("gat", many[1]), "accuracy")
+    assert difference(*rows).is_clear
+    assert difference(rows[0], rows[0]).p == 1
+
+
+def test_moments_are_not_worth_telling_apart():
+    said = words(
+        runs("gcn", [0.9, 0.8, 0.9], seconds=0.4), runs("gat", [0.9, 0.9, 0.8], seconds=0.1)
+    )
+    assert not any("faster" in each for each in said)
 
 
 def test_test_nodes_that_contradict_the_validation_nodes_are_told():
     ours = [record("gat", seed, 0.95, 0.70 + seed / 100) for seed in range(4)]
-    theirs = [record("gcn", seed, 0.90, 0.80 + seed / 100) for seed in range(4)]
+    theirs = [record("gcn", seed, 0.90, 0.80 + seed / 50) for seed in range(4)]
     assert any("worse than GCN" in each and "do not agree" in each for each in words(ours, theirs))
 
 
@@ -345,8 +429,15 @@ def test_whether_dynamic_attention_is_needed(ours, verdict, start):
 
 
 def test_one_seed_is_no_test():
-    said = words(runs("gatv2", [0.9]), runs("gat", [0.8]))
+    ours, theirs = runs("gatv2", [0.9], seconds=9, verdicts=["static"]), runs("gat", [0.8])
+    said = words(ours, theirs)
     assert any("no test" in each and "--seeds" in each for each in said)
+    assert not any("no better" in each or "told apart" in each for each in said)
+
+
+def test_worse_is_called_worse():
+    said = words(runs("gatv2", LEVEL, verdicts=["static"]), runs("gat", BETTER))
+    assert any("GATv2 is worse than GAT (p" in each for each in said), said
 
 
 def test_runs_that_diverged_are_left_out_and_told():
@@ -365,3 +456,13 @@ def test_p_values_are_adjusted_for_their_number():
     adjusted = [each.p for each in differences(rows[0], rows[1:])]
     assert min(adjusted) == pytest.approx(2 * min(raw))
     assert max(adjusted) == pytest.approx(max(*raw, 2 * min(raw)))
+
+
+def test_few_labels_get_a_plainer_network(tmp_path):
+    many = own_graph().save(tmp_path / "many")
+    assert make_plan(many).benchmark.network.skip
+    few = dataclasses.replace(many, split={**many.split, "train": many.split["train"][:5]})
+    plan = make_plan(few.save(tmp_path / "few"))
+    assert not plan.benchmark.network.skip
+    assert plan.benchmark.network.feature_dropout == 0.6
+    assert any("few labels" in reason for reason in plan.reasons)

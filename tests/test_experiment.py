@@ -410,3 +410,19 @@ def test_killed_runs_go_on_where_they_were_and_end_with_every_record(tmp_path) -
     assert len(records) == 16
     here = run(lookup("max_rounds=4"), "gatv2", 0)
     assert result(records[here.key]) == result(here)
+
+
+def test_what_a_process_imports_is_no_part_of_a_runs_time() -> None:
+    code = """
+import sys, time
+from dynagat.benchmarks import find
+from dynagat.experiment import grid
+from dynagat.experiment.benchmark import run
+clock, seen = time.perf_counter, []
+time.perf_counter = lambda: (seen.append("torch._dynamo" in sys.modules), clock())[1]
+asked = find("dictionary-lookup")
+(settings,) = grid(asked.settings, ["k=2", "max_rounds=1"])
+run(asked.with_settings(settings), "gat", 0)
+sys.exit(len(set(seen)) != 1)  # Adam imports it, for seconds
+"""
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

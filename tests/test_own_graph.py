@@ -80,6 +80,8 @@ def test_the_page_says_what_was_printed(compared, look_at):
 def test_the_page_fits_a_telephone(compared, look_at, scheme):
     view = look_at(compared[0] / "index.html", width=390, height=800, scheme=scheme)
     assert view.evaluate("document.documentElement.scrollWidth") <= 390
+    words = "getComputedStyle(document.querySelector('figure svg text')).fill"
+    assert view.evaluate(words) == view.evaluate("getComputedStyle(document.body).color")
 
 
 def test_the_same_command_goes_on_where_it_was(compared, tables):
@@ -159,6 +161,8 @@ def test_a_stored_graph_is_compared_by_its_name(tables, tmp_path, monkeypatch):
         (["compare", "--edges", "EDGES", "--nodes", "NODES", "--target", "wage"], "wage"),
         (["compare", "--edges", "EDGES", "--nodes", "NODES", "--target", "shelf", "--seeds", "x"],
          "seeds must be numbers and ranges"),
+        (["compare", "--edges", "EDGES", "--nodes", "NODES", "--target", "shelf", "--task",
+          "regression"], "column 'shelf' must hold numbers"),
         (["predict", "--model", "none", "--edges", "EDGES", "--nodes", "NODES", "--out", "p.csv"],
          "none is no folder of arrays"),
         (["predict", "--model", "MODEL", "--edges", "EDGES", "--out", "p.csv"],
@@ -175,7 +179,7 @@ def test_trouble_is_one_sentence(words, sentence, tables, compared, tmp_path):
     done = run(*[names.get(word, word) for word in words], cwd=tmp_path, code=2)
     assert re.search(re.escape(sentence), done.stderr), done.stderr
     assert done.stderr.count("\n") == 1
-    assert not [path for path in tmp_path.rglob("*") if path.is_file()]
+    assert not list(tmp_path.rglob("*"))
 
 
 def test_a_run_of_a_comparison_can_be_inspected(compared, tmp_path):

@@ -242,6 +242,12 @@ def test_what_is_no_list_of_numbers_is_told_in_a_sentence(text) -> None:
         parse_numbers(text, "seeds")
 
 
+@pytest.mark.parametrize("text", ["9223372036854775808", "0-99999999999999999999", "0-10000"])
+def test_too_many_or_too_large_numbers_are_told(text) -> None:
+    with pytest.raises(ValueError, match=r"^seeds must be at most 10,000 numbers below"):
+        parse_numbers(text, "seeds")
+
+
 def test_a_negative_seed_is_a_sentence_too() -> None:
     with pytest.raises(ValueError, match=r"^seeds must be numbers and ranges such as 0-3,7"):
         parse_numbers("-3", "seeds")

@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet
@@ -135,6 +136,15 @@ def test_integers_are_one_name_in_csv_and_parquet(tmp_path):
         ends = {end: pa.array([value]).cast(kind) for end, value in (("u", 1), ("v", 2))}
         pa.parquet.write_table(pa.table(ends), tmp_path / "e.parquet")
         assert same(plain, read_tables(tmp_path / "e.parquet", nodes, target="y"))
+
+
+@pytest.mark.parametrize("kind", ["int32", "uint8", "float64", "str"])
+def test_the_ends_of_an_edge_may_be_of_two_types(tmp_path, kind):
+    ends = pd.DataFrame({"a": [1, 2], "b": pd.Series([2, 3]).astype(kind)})
+    ends.to_parquet(tmp_path / "e.parquet")
+    (tmp_path / "n.csv").write_text("id,x\n1,4\n2,5\n3,6\n")
+    data = read_tables(tmp_path / "e.parquet", tmp_path / "n.csv", target=None, directed=True)
+    assert data.sole_edges.query_index.tolist() == [1, 2]
 
 
 def test_names_are_text(tmp_path):

@@ -103,6 +103,7 @@ class NodeNetwork:
     layers: int = 2
     dropout: float = 0.5
     attention_dropout: float = 0.0
+    feature_dropout: float = 0.0
     skip: bool = True
     norm: bool = True
 
@@ -111,7 +112,7 @@ class NodeNetwork:
             raise ValueError(f"heads must divide dim={self.dim}, but is {self.heads}")
         if self.layers < 1:
             raise ValueError(f"layers must be at least 1, but is {self.layers}")
-        for name in ("dropout", "attention_dropout"):
+        for name in ("dropout", "attention_dropout", "feature_dropout"):
             if not 0 <= getattr(self, name) < 1:
                 raise ValueError(f"{name} must lie in [0, 1), but is {getattr(self, name)}")
 
@@ -184,22 +185,24 @@ class NodePrediction:
             nodes = batch.node_id[: batch.num_seeds]
             seen = batch.node_id
             out = network(data.x[seen], batch.graphs, self.degree[seen])
-        return self.error(out, data.y[nodes]), SCORE[data.kind](out.detach(), self.target(nodes))
+        target = self.target(nodes)
+        return self.error(out, target), SCORE[data.kind](out.detach(), target)
 
-    def error(self, out: Tensor, y: Tensor) -> Tensor:
+    def error(self, out: Tensor, target: Tensor) -> Tensor:
         """The mean loss of the nodes of which the target is known."""
         if self.data.kind == "classification":
-            return F.cross_entropy(out, y)
+            return F.cross_entropy(out, target)
         if self.data.kind == "regression":
-            return F.mse_loss(out[:, 0], (y - self.data.centre) / self.data.spread)
-        known = ~y.isnan()
-        return F.binary_cross_entropy_with_logits(out[known], y[known])
+            return F.mse_loss(out[:, 0], target)
+        known = ~target.isnan()
+        return F.binary_cross_entropy_with_logits(out[known], target[known])
 
     def target(self, nodes: Tensor) -> Tensor:
         """In the network's terms."""
         y = self.data.y[nodes]
-        is_number = self.data.kind == "regression"
-        return (y - self.data.centre) / self.data.spread if is_number else y
+        if self.data.kind != "regression":
+            return y
+        return ((y.double() - self.data.centre) / self.data.spread).float()
 
     def score(self, network: nn.Module, part: str) -> float:
         return self.measure(self.outputs(network), part)

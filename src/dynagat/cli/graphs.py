@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import shlex
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -45,7 +47,7 @@ def compare(
     """Which attention for your graph? Trains GCN, GAT, GATv2 and DPGAT, and says which to use."""
     from dynagat import comparison as comparisons
 
-    with answering():
+    with answering(), _not_left_empty(folder):
         numbers = parse_numbers(",".join(seeds), "seeds") if seeds else None
         names = ",".join(mechanism).split(",") if mechanism else None
         comparisons.check_choices(names, numbers, settings or ())
@@ -64,6 +66,18 @@ def compare(
     print(json.dumps(found.to_dict()) if as_json else found)
     err.print(f"page: {page}\nmodel: {folder / 'model'}", markup=False, highlight=False,
               soft_wrap=True)  # fmt: skip
+
+
+@contextmanager
+def _not_left_empty(folder: Path) -> Iterator[None]:
+    """Where nothing could be written, as tables were bad, there is no new folder either."""
+    was_there = folder.exists()
+    try:
+        yield
+    finally:
+        if not was_there:
+            with suppress(OSError):
+                folder.rmdir()
 
 
 def _graph(name: str | None, tables: TableOptions, folder: Path) -> Any:

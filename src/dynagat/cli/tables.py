@@ -80,7 +80,7 @@ def table_options(command: Callable[..., None]) -> Callable[..., None]:
 
     signature = inspect.signature(command, eval_str=True)
     others = [each for name, each in signature.parameters.items() if name != "tables"]
-    parameters = sorted([*_parameters(), *others], key=lambda each: each.name in names)
+    parameters = sorted([*_parameters(), *others], key=lambda each: each.name not in names)
     plain = [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in parameters]
     run.__signature__ = signature.replace(parameters=plain)  # pyright: ignore
     del run.__wrapped__  # typer would look at it instead

@@ -6,13 +6,13 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from dynagat.analysis.verdict import DYNAMIC, UNIFORM
-from dynagat.comparison.rows import Difference, Row, difference, differences
+from dynagat.analysis.verdict import DYNAMIC, MOSTLY_STATIC, STATIC, UNIFORM
+from dynagat.comparison.rows import CLEAR, ROUNDING, Difference, Row, difference, differences
 from dynagat.report import wording
-from dynagat.report.wording import count, listed, name_of
+from dynagat.report.wording import count, listed, name_of, size
 
 WORDS = {"accuracy": "accuracy", "roc_auc": "ROC-AUC", "r_squared": "R²"}
-FASTER = 1.5  # times, from which it is worth telling
+FASTER, SLOW = 1.5, 1.0  # times, and seconds of the slower, from which it is worth telling
 
 
 def answer(rows: Sequence[Row]) -> list[str]:
@@ -56,7 +56,7 @@ def _against(best: Row, others: Sequence[Row], found: Sequence[Difference]) -> l
     if above:
         said.append(f"On the test nodes it is better than {_told(above, best)}.")
     if level:
-        said.append(f"It can't be told apart from {_told(level, best)}.")
+        said.append(f"It can't be told apart from {_level(level, best)}.")
     if below:
         said.append(f"But on the test nodes it is worse than {_told(below, best)}: the validation "
                     "nodes and the test nodes do not agree here.")  # fmt: skip
@@ -64,17 +64,32 @@ def _against(best: Row, others: Sequence[Row], found: Sequence[Difference]) -> l
 
 
 def _told(found: Sequence[Difference], best: Row) -> str:
+    """How much better or worse than each."""
+    return listed([f"{name_of(each.other)} (by {_points(each, best)}, {_p(each)})"
+                   for each in found])  # fmt: skip
+
+
+def _level(found: Sequence[Difference], best: Row) -> str:
+    """Each, and on which side of the best its mean is: the test nodes did not choose."""
+    said = []
+    for each in found:
+        side = "below" if each.mean > 0 else "above"
+        at = "the same mean" if abs(each.mean) < ROUNDING else f"{_points(each, best)} {side} it"
+        said.append(f"{name_of(each.other)} ({at}, {_p(each)})")
+    return listed(said)
+
+
+def _points(each: Difference, best: Row) -> str:
+    """ "1.2 points" """
     metric = f"test_{best.score}"
-    unit = " points" if wording.is_share(metric) else ""
-    return listed([
-        f"{name_of(each.other)} (by {_plain(abs(each.mean), metric)}{unit}, "
-        f"paired p = {wording.p_value(each.p)})".replace("p = <", "p < ")
-        for each in found
-    ])  # fmt: skip
+    text = wording.signed(abs(each.mean), metric).lstrip("+")
+    if not wording.is_share(metric):
+        return text
+    return "less than 0.1 points" if text == "0.0" else f"{text} points"
 
 
-def _plain(value: float, metric: str) -> str:
-    return wording.signed(value, metric).lstrip("+")
+def _p(each: Difference) -> str:
+    return f"paired p = {wording.p_value(each.p)}".replace("p = <", "p < ")
 
 
 def _need(rows: Sequence[Row]) -> list[str]:
@@ -89,8 +104,11 @@ def _need(rows: Sequence[Row]) -> list[str]:
     if static is None or static.sample("test") is None or dynamic.sample("test") is None:
         return [f"{seen}."]
     gain = difference(dynamic, static)
+    if math.isnan(gain.p):  # told once, by _against
+        return [f"{seen}."]
     pays = gain.is_clear and gain.mean > 0
-    p = "" if math.isnan(gain.p) else f" (p = {wording.p_value(gain.p)})".replace("= <", "< ")
+    p = f" (p = {wording.p_value(gain.p)})".replace("= <", "< ")
+    stands = f"worse than GAT{p}" if gain.is_clear else f"not clearly better than GAT{p}"
     is_used = dynamic.verdicts.get(DYNAMIC, 0) * 2 > total
     is_flat = dynamic.verdicts.get(UNIFORM.split(":")[0], 0) * 2 > total
     if pays and is_used:
@@ -100,11 +118,12 @@ def _need(rows: Sequence[Row]) -> list[str]:
         return [f"GATv2 is better than GAT{p}, though hardly by dynamic attention: {_lower(seen)}."]
     lead = "This data shows no need of dynamic attention"
     if is_flat:
-        return [f"{lead}, nor of any: {_lower(seen)}, and GATv2 is no better than GAT{p}."]
+        return [f"{lead}, nor of any: {_lower(seen)}, and GATv2 is {stands}."]
     if is_used:
-        return [f"{lead}: GATv2 makes use of it, but is no better than GAT for that{p}. {seen}."]
-    return [f"{lead}: one ranking of the neighbours serves all nodes. {seen}, and it is no better "
-            f"than GAT{p}."]  # fmt: skip
+        return [f"{lead}: GATv2 makes use of it, but is {stands}. {seen}."]
+    is_static = sum(dynamic.verdicts.get(each, 0) for each in (STATIC, MOSTLY_STATIC)) * 2 > total
+    serves = ": one ranking of the neighbours serves all nodes" if is_static else ""
+    return [f"{lead}{serves}. {seen}, and GATv2 is {stands}."]
 
 
 def _lower(sentence: str) -> str:
@@ -112,14 +131,14 @@ def _lower(sentence: str) -> str:
 
 
 def _cost(best: Row, others: Sequence[Row], found: Sequence[Difference]) -> list[str]:
-    level = [other for other, each in zip(others, found, strict=True) if not each.is_clear]
-    own = f"A run of {name_of(best.mechanism)} took {_time(best.seconds)} and {_size(best.memory)}"
+    level = [other for other, each in zip(others, found, strict=True) if each.p >= CLEAR]
+    own = f"A run of {name_of(best.mechanism)} took {_time(best.seconds)} and {size(best.memory)}"
     quick = min(level, key=lambda row: row.seconds, default=None)
-    if quick is None or quick.seconds * FASTER > best.seconds:
+    if quick is None or best.seconds < max(SLOW, quick.seconds * FASTER):
         return [f"{own}."]
     times = f"{best.seconds / quick.seconds:.1f} times faster"
     return [f"{own}. {name_of(quick.mechanism)}, which can't be told apart from it, took "
-            f"{_time(quick.seconds)} and {_size(quick.memory)}: {times}."]  # fmt: skip
+            f"{_time(quick.seconds)} and {size(quick.memory)}: {times}."]  # fmt: skip
 
 
 def _cautions(rows: Sequence[Row]) -> list[str]:
@@ -136,8 +155,4 @@ def _cautions(rows: Sequence[Row]) -> list[str]:
 
 
 def _time(seconds: float) -> str:
-    return f"{seconds:.1f} s" if seconds < 100 else f"{seconds / 60:.0f} min"
-
-
-def _size(size: float) -> str:
-    return f"{size / 1e9:.1f} GB" if size >= 1e9 else f"{size / 1e6:.0f} MB"
+    return f"{max(seconds, 0.1):.1f} s" if seconds < 100 else f"{seconds / 60:.0f} min"

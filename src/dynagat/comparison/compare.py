@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
+from pickle import UnpicklingError
 from typing import Any
 
 from dynagat.analysis.attentive import look
@@ -84,7 +85,7 @@ def compare(
     Args:
         data: with features, a target and a split; as `read_tables` gives it.
         mechanisms: of gcn, gat, gatv2 and dpgat; default: all.
-        seeds: of initial weights and dropout; default: 0 to 4, or to 2 for large graphs.
+        seeds: of initial weights and dropout; default: 0 to 4, or to 2 from 2 million edges on.
         settings: texts such as "dim=128" or "max_rounds=50", over what the size suggests.
         workers: processes to train in.
         folder: where the graph, the records and the best model go; what it has of them already is
@@ -103,7 +104,7 @@ def compare(
             (run or run_jobs)(jobs, store, workers)
             found = [store.get(job.key) for job in jobs]
             rows = rows_of([record for record in found if record is not None], score_of(stored))
-            best = model_of(*_best(rows, store), stored)
+            best = _best(rows, store, stored)
         if folder:
             best.save(Path(at, "model"), replace=True)
     return Comparison(
@@ -118,9 +119,12 @@ def run_jobs(jobs: list[Job], store: Store, workers: int) -> None:
         store.add(record)
 
 
-def _best(rows: Sequence[Row], store: Store) -> tuple[Record, bytes]:
+def _best(rows: Sequence[Row], store: Store, data: GraphData) -> Model:
     record = rows[0].best_run
-    weights = store.weights(record.key)
+    weights, name = store.weights(record.key), f"weights of run {record.key[:8]}"
     if weights is None:
-        raise StoreError(f"store {store.path} has no weights of run {record.key[:8]}")
-    return record, weights
+        raise StoreError(f"store {store.path} has no {name}")
+    try:
+        return model_of(record, weights, data)
+    except (UnpicklingError, RuntimeError, ValueError, LookupError, EOFError):  # torch's
+        raise StoreError(f"store {store.path} was altered: the {name} can't be read") from None

@@ -9,6 +9,7 @@ from typing import Any
 import matplotlib
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 
 from dynagat.comparison.rows import Row
 from dynagat.report import wording
@@ -68,6 +69,7 @@ def curves_figure(rows: Sequence[Row]) -> str:
         known = [value for value in lowest if math.isfinite(value)]
         if known:  # the first steps may be anywhere: they would press the rest together
             ax.set_ylim(bottom=min(known) - 0.05 * (max(known) - min(known)))
+        ax.xaxis.set_major_locator(MaxNLocator(integer=True))
         ax.set_xlabel("round")
         ax.set_ylabel(wording.metric_words(metric))
         ax.legend(frameon=False, fontsize=8, loc="lower right", ncols=2)

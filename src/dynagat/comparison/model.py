@@ -26,6 +26,7 @@ from dynagat.data import arrays as folders
 from dynagat.data.arrays import FolderError
 from dynagat.data.store import GraphData, tensor
 from dynagat.experiment import Record
+from dynagat.experiment.record import plain
 from dynagat.experiment.settings import restored
 from dynagat.nn.network import Network
 
@@ -46,7 +47,7 @@ class Model:
     spread: float = 1.0
     columns: Mapping[str, Any] | None = None  # how tables become features, if tables they were
     tables: Mapping[str, Any] | None = None  # how they were read
-    result: Mapping[str, float] | None = None  # what it reached when it was trained
+    result: Mapping[str, float | None] | None = None  # what it reached when it was trained
 
     @property
     def out_dim(self) -> int:
@@ -95,11 +96,12 @@ class Model:
         with folders.write_folder(folder, KIND, replace=replace) as writer:
             for name, value in self.network.state_dict().items():
                 writer.add(f"weights/{name}", value.numpy())
-            plain = ("mechanism", "in_dim", "self_loops", "centre", "spread")
-            writer.about = {name: getattr(self, name) for name in plain}
-            for name in ("task", "columns", "tables", "result"):
+            simple = ("mechanism", "in_dim", "self_loops", "centre", "spread")
+            writer.about = {name: getattr(self, name) for name in simple}
+            for name in ("task", "columns", "tables"):
                 value = getattr(self, name)
                 writer.about[name] = None if value is None else dict(value)
+            writer.about["result"] = plain(self.result)
             writer.about["settings"] = asdict(self.settings)
         return Path(folder)
 

@@ -15,6 +15,7 @@ from dynagat.comparison.table import COLUMNS, cells
 from dynagat.experiment.files import write_whole
 from dynagat.experiment.settings import flat
 from dynagat.report import wording
+from dynagat.report.figures import INK
 from dynagat.report.page import template
 
 
@@ -47,7 +48,10 @@ def write_page(
             for row in comparison.rows
         ],
         differences=_differences(comparison.rows),
-        figures=[Markup(draw(comparison.rows)) for draw in (scores_figure, curves_figure)],
+        figures=[
+            Markup(draw(comparison.rows).replace(INK, "currentColor"))
+            for draw in (scores_figure, curves_figure)
+        ],
         description=description,
         attention=attention,
         commands=commands,

@@ -15,11 +15,20 @@ from dynagat.data.store import GraphData
 from dynagat.experiment import Benchmark, Job, grid
 from dynagat.experiment.benchmark import Look, Settings
 from dynagat.experiment.settings import parse_settings, with_values
+from dynagat.report.wording import count, size
 
 MANY_LABELS = 20_000  # training nodes, from which a wider network pays
 SMALL, MEDIUM = 2_000_000, 20_000_000  # edges
+FEW = 1_000  # training nodes, below which (if they are less than a tenth) a network must be plain
+FEW_LABELS = {
+    "network.skip": False,
+    "network.norm": False,
+    "network.dropout": 0.6,
+    "network.feature_dropout": 0.6,
+    "network.attention_dropout": 0.5,
+}
 WHOLE_SHARE = 0.4  # of the memory: what a step on the whole graph may take
-SAMPLED = (10, 10)  # neighbours in each layer
+SAMPLED = 10  # neighbours in each layer
 FLOATS_PER_NODE = 14  # times dim and layers: what a step keeps of a node, forward and backward
 BYTES_PER_EDGE = 64
 
@@ -58,10 +67,11 @@ def make_plan(
     check_choices(mechanisms, seeds, settings)
     if data.folder is None:
         raise ValueError(f"graph {data.name} must be stored before it is compared on: save it")
-    values = _choose(data)
+    (first,) = grid(OWN_GRAPH.settings, list(settings))
+    values = _choose(data, _layers(first))
     values |= {"data.graph": str(data.folder.resolve()), "data.content": fingerprint(data.folder)}
     (asked,) = grid(with_values(OWN_GRAPH.settings, values), list(settings))
-    default = range(5) if data.num_edges <= MEDIUM else range(3)
+    default = range(5) if data.num_edges <= SMALL else range(3)
     return Plan(
         OWN_GRAPH.with_settings(asked),
         tuple(dict.fromkeys(mechanisms or OWN_GRAPH.mechanisms)),
@@ -81,8 +91,15 @@ def check_choices(
     if seeds is not None and not seeds:
         raise ValueError("seeds must hold at least one number, but are empty")
     for text in settings:
+        if text.split("=")[0].strip().removeprefix("data.") in ("graph", "content"):
+            raise ValueError(f"a comparison is of the graph it is given, but is set to {text!r}")
         if len(parse_settings(OWN_GRAPH.settings, [text])[0][1]) != 1:
             raise ValueError(f"a comparison has one value for each setting, but not {text!r}")
+    (asked,) = grid(OWN_GRAPH.settings, list(settings))
+    neighbours, layers = cast(NodeTask, asked.task).neighbours, _layers(asked)
+    if neighbours and len(neighbours) != layers:
+        many = ",".join(map(str, neighbours))
+        raise ValueError(f"neighbours must be a number for each of {layers} layers, but is {many}")
 
 
 def score_of(data: GraphData) -> str:
@@ -90,15 +107,20 @@ def score_of(data: GraphData) -> str:
     return SCORES[data.task["kind"]]
 
 
-def _choose(data: GraphData) -> dict[str, Any]:
+def _layers(settings: Settings) -> int:
+    return cast(NodeNetwork, settings.network).layers
+
+
+def _choose(data: GraphData, layers: int) -> dict[str, Any]:
     """Settings by their dotted names."""
     labelled, edges = len(data.split["train"]), data.num_edges
     dim = 128 if labelled >= MANY_LABELS and edges <= SMALL else 64
     if step_bytes(data, dim) <= WHOLE_SHARE * memory() and edges <= MEDIUM:
-        rounds, neighbours = 100 if edges <= SMALL else 50, ()
+        rounds, neighbours = 100 if edges <= SMALL else 30, ()
     else:
-        rounds, neighbours = 20, SAMPLED
-    return {
+        rounds, neighbours = 20, (SAMPLED,) * layers
+    few = FEW_LABELS if labelled < min(FEW, data.num_nodes // 10) else {}
+    return few | {
         "network.dim": dim,
         "task.neighbours": neighbours,
         "schedule.round_passes": 1 if neighbours else 2,
@@ -112,10 +134,12 @@ def _reasons(data: GraphData, settings: Settings) -> Iterator[str]:
     """Sentences that say how, and by what."""
     network, task = cast(NodeNetwork, settings.network), cast(NodeTask, settings.task)
     labelled = f"{len(data.split['train']):,} training nodes and {data.num_edges:,} edges"
-    yield f"{network.layers} layers of {network.dim} channels, for {labelled}."
+    yield f"{count(network.layers, 'layer')} of {network.dim} channels, for {labelled}."
+    if not network.skip:
+        yield "Without skips and norms, and with much dropout, as fits few labels."
     if not _num_features(data):
         yield "Nodes have no features: they are told apart by the size of their degree."
-    need = f"about {step_bytes(data, network.dim) / 1e9:.1f} GB"
+    need = f"about {size(step_bytes(data, network.dim))}"
     there = f"of the {memory() / 1e9:.0f} GB there are"
     if task.neighbours:
         many = ", ".join(map(str, task.neighbours))

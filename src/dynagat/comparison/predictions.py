@@ -55,14 +55,18 @@ class Predictions:
         import pandas
 
         columns: dict[str, Any] = {"id": list(self.id)}
-        if self.value.ndim == 2:
-            columns |= {name: self.value[:, n] for n, name in enumerate(self.classes)}
-        else:
-            columns[self.target if self.target != "id" else "id (predicted)"] = self.value
+        likely = {}
         if self.probability is not None:
-            for n, name in enumerate(self.classes):
-                columns[f"probability of {name}"] = self.probability[:, n]
-        return pandas.DataFrame(columns)
+            names = [f"probability of {name}" for name in self.classes]
+            likely = dict(zip(names, self.probability.T, strict=True))
+        many = self.value.ndim == 2
+        values = (
+            zip(self.classes, self.value.T, strict=True) if many else [(self.target, self.value)]
+        )
+        for name, value in values:
+            is_taken = name in columns or name in likely
+            columns[f"{name} (predicted)" if is_taken else name] = value
+        return pandas.DataFrame(columns | likely)
 
     def save(self, path: Path | str) -> Path:
         """As Parquet or CSV, by the path's ending; whole or not at all."""
@@ -74,7 +78,7 @@ class Predictions:
             ".parquet": lambda file: table.to_parquet(file, index=False),
             ".csv": lambda file: table.to_csv(file, index=False),
         }
-        if path.suffix not in writers:
+        if path.suffix.lower() not in writers:
             raise ValueError(f"predictions must go to .parquet or .csv, but {path} is neither")
-        write_through(path, writers[path.suffix])
+        write_through(path, writers[path.suffix.lower()])
         return path

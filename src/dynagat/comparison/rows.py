@@ -13,6 +13,7 @@ from dynagat.experiment import Record
 from dynagat.significance import Sample, holm, paired
 
 CLEAR = 0.05  # the p below which two mechanisms are told apart
+ROUNDING = 1e-9  # of a score
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,9 +90,19 @@ def difference(ours: Row, other: Row) -> Difference:
     a, b = ours.values("test"), other.values("test")
     seeds = sorted(a.keys() & b.keys())
     mean = statistics.mean(a[s] - b[s] for s in seeds) if seeds else math.nan
-    pairs = [a[seed] for seed in seeds], [b[seed] for seed in seeds]
-    p = paired(*pairs, "two-sided") if len(seeds) > 1 else math.nan
+    p = _p([a[seed] for seed in seeds], [b[seed] for seed in seeds])
     return Difference(ours.mechanism, other.mechanism, mean, p, len(seeds))
+
+
+def _p(ours: Sequence[float], others: Sequence[float]) -> float:
+    """Of the paired t-test. Few test nodes may give the same difference on every seed, to which t
+    is infinite: then of the signs alone, which are all alike by chance in 2 of 2ⁿ cases."""
+    if len(ours) < 2:
+        return math.nan
+    gains = [a - b for a, b in zip(ours, others, strict=True)]
+    if max(gains) - min(gains) < ROUNDING < abs(gains[0]):
+        return 2.0 ** (1 - len(gains))
+    return paired(ours, others, "two-sided")
 
 
 def _valid(row: Row) -> float:

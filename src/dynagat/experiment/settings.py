@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, fields, is_dataclass, replace
 from typing import Any, TypeVar
 
 T = TypeVar("T")
+MOST = 10_000  # numbers of a range
 
 
 @dataclass(frozen=True)
@@ -163,6 +164,8 @@ def parse_numbers(text: str, name: str) -> list[int]:
         if not numbers:
             example = "numbers and ranges such as 0-3,7"
             raise ValueError(f"{name} must be {example}, but is {text!r}")
+        if numbers[-1] >= 2**63 or numbers[-1] - numbers[0] >= MOST:
+            raise ValueError(f"{name} must be at most {MOST:,} numbers below 2⁶³, but is {text!r}")
         found += numbers
     return list(dict.fromkeys(found))
 

@@ -111,7 +111,10 @@ class Store:
         with self._told():
             found = self._database.execute("SELECT line FROM record WHERE key = ?", (key,))
             row = found.fetchone()
-        return None if row is None else Record.from_json(row[0])
+        try:
+            return None if row is None else Record.from_json(row[0])
+        except ValueError as error:
+            raise StoreError(f"store {self.path} was altered: {error}") from None
 
     def records(self, benchmarks: Iterable[str] = ()) -> list[Record]:
         """All, or those of the benchmarks named."""

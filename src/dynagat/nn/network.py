@@ -67,11 +67,12 @@ class Layer(nn.Module):
 
 @final
 class Network(nn.Module):
-    """Layers one after the other."""
+    """Layers one after the other; in training, some of what the first reads is dropped."""
 
-    def __init__(self, layers: Iterable[Layer]) -> None:
+    def __init__(self, layers: Iterable[Layer], feature_dropout: float = 0.0) -> None:
         super().__init__()
         self.layers = nn.ModuleList(layers)
+        self.feature_dropout = feature_dropout
 
     def forward(
         self, x: Tensor, graphs: Graph | Sequence[Graph], degree: Tensor | None = None
@@ -87,6 +88,7 @@ class Network(nn.Module):
         if len(each) != len(self.layers):
             raise ValueError(f"graphs must be one for each of {len(self.layers)} layers, "
                              f"but are {len(each)}")  # fmt: skip
+        x = F.dropout(x, self.feature_dropout, self.training)
         for layer, graph in zip(self.layers, each, strict=True):
             x = layer(x, graph, None if degree is None else degree[: graph.num_keys])
         return x
@@ -102,6 +104,7 @@ def make_network(
     layers: int = 2,
     dropout: float = 0.5,
     attention_dropout: float = 0.0,
+    feature_dropout: float = 0.0,
     skip: bool = True,
     norm: bool = True,
 ) -> Network:
@@ -123,7 +126,7 @@ def make_network(
                 is_last,
             )
         )
-    return Network(made)
+    return Network(made, feature_dropout)
 
 
 def _conv(mechanism: str, width: int, out: int, heads: int, dropout: float) -> nn.Module:

@@ -97,6 +97,11 @@ def p_value(p: float) -> str:
     return "<0.001" if p < 0.001 else f"{p:.3f}"
 
 
+def size(value: float) -> str:
+    """Of bytes."""
+    return f"{value / 1e9:.1f} GB" if value >= 1e9 else f"{max(value / 1e6, 1):.0f} MB"
+
+
 def effect(value: float) -> str:
     if math.isnan(value):
         return NOTHING

@@ -137,7 +137,7 @@ class EdgeReader:
 
     def _find(self, table: pa.Table, first: int) -> tuple[np.ndarray, np.ndarray]:
         ends = [table.column(self.columns.key), table.column(self.columns.query)]
-        found = self.ids.find(pa.chunked_array([each for end in ends for each in end.chunks]))
+        found = self.ids.find([each for end in ends for each in end.chunks])
         if found is None or found.null_count:
             raise self._unknown(ends, first)
         keys, queries = np.split(found.to_numpy(), 2)
@@ -167,7 +167,7 @@ class EdgeReader:
         return start if not self._knows(end.slice(start, 1)) else len(end)
 
     def _knows(self, cells: pa.ChunkedArray) -> bool:
-        found = self.ids.find(cells)
+        found = self.ids.find(cells.chunks)
         return found is not None and found.null_count == 0
 
     def _attribute(self, table: pa.Table, name: str, first: int) -> np.ndarray:

@@ -44,13 +44,13 @@ class Ids:
         ends = np.frombuffer(offsets, np.int64)[: len(self) + 1]
         return Texts(np.frombuffer(text, np.uint8)[: ends[-1]], ends)
 
-    def find(self, cells: pa.ChunkedArray) -> pa.ChunkedArray | None:
-        """The number of the node of each name, int32, null where there is none.
+    def find(self, cells: Sequence[pa.Array]) -> pa.ChunkedArray | None:
+        """The number of the node of each name, int32, null where there is none. Types may differ.
 
         None if nodes have integers for names, and some cell holds something else.
         """
         kind = self.values.type
-        chunks = [read_names(chunk) for chunk in cells.chunks]
+        chunks = [read_names(chunk) for chunk in cells]
         if types.is_integer(kind) and not all(types.is_integer(each.type) for each in chunks):
             return None
         named = pa.chunked_array([chunk.cast(kind) for chunk in chunks], kind)

@@ -190,7 +190,7 @@ def _regression(column: Coded, numbers: np.ndarray) -> Target:
     if not np.isfinite(found).all():
         text = column.texts[int((~np.isfinite(found)).argmax())].as_py()
         raise column.error(text, "must hold numbers below 1e38")
-    return Target(column.file, column.name, "regression", column.spread(found, np.nan))
+    return Target(column.file, column.name, "regression", column.spread(numbers, np.nan))
 
 
 def _labels_of_lists(column: Coded) -> Target:
