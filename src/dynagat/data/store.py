@@ -61,7 +61,7 @@ class GraphData:
     about["task"] tells what is to be predicted, if anything is:
       kind: "classification": y holds [N] int64, -1 where it is not known;
             "multilabel": [N, T] float32 of 0 and 1, nan where not known;
-            "regression": [N] float32, nan where not known;
+            "regression": [N] float32 or float64, nan where not known;
             "links": the split holds pairs.
       node_type: whose y it is.   classes: their names, or the labels'.   target: what it is called.
     about["source"] tells where the graph is from; about["made"] is true of made-up data, which
