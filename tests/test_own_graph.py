@@ -188,3 +188,16 @@ def test_a_run_of_a_comparison_can_be_inspected(compared, tmp_path):
     done = run(*words, cwd=tmp_path)
     assert "layers.0.conv" in done.stdout
     assert (tmp_path / "inspect.html").is_file()
+
+
+def test_categories_of_which_none_was_ever_seen_are_another_column(compared, tables, tmp_path):
+    """Some may be new; if all are, the column is not the one that was learned from."""
+    nodes = pd.read_csv(tables / "nodes.csv")
+    nodes["town"] = nodes["town"].map({"Ulm": 7, "Bern": 8})
+    nodes.to_csv(tmp_path / "nodes.csv", index=False)
+    words = ["--model", compared[0] / "model", "--edges", tables / "edges.csv"]
+    done = run("predict", *words, "--nodes", "nodes.csv", "--out", "p.csv", cwd=tmp_path, code=2)
+    assert "column 'town' must hold categories such as 'Bern', but none" in done.stderr
+    nodes["town"] = None  # nothing is known of any
+    nodes.to_csv(tmp_path / "nodes.csv", index=False)
+    run("predict", *words, "--nodes", "nodes.csv", "--out", "p.csv", cwd=tmp_path)

@@ -44,6 +44,12 @@ class Column:
         own = own if self.kind == CATEGORY else [self.name]
         return own + [f"{self.name} is missing"] * self.missing
 
+    def knows(self, cells: pa.Array) -> bool:
+        """Whether one of them is a category that training rows have, or all are empty."""
+        text = as_text(cells)
+        known = compute.is_in(text, value_set=pa.array(self.values, pa.string()))
+        return text.null_count == len(text) or bool(compute.any(known).as_py())
+
     def encode_(self, cells: pa.Array, features: np.ndarray, place: Place) -> None:
         """Write into [rows, features], which holds zeros."""
         if self.kind == CATEGORY:

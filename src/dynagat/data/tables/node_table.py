@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from dynagat.data.tables.columns import Columns
-from dynagat.data.tables.csv_lines import TableError
+from dynagat.data.tables.csv_lines import TableError, shown
 from dynagat.data.tables.held import NODE_BASE, SPLIT_BASE, Destination
 from dynagat.data.tables.ids import Ids, first_empty, read_names
 from dynagat.data.tables.kinds import Tally, count_cells, kinds_of_columns
@@ -111,10 +111,16 @@ class NodeReader:
 
     def _write_features(self, columns: Columns, count: int) -> None:
         features = self.destination.grow(f"{NODE_BASE}/x", np.float32, (len(columns.features),))
-        rows = 0
+        rows, strange = 0, {each.name: each for each in columns.columns if each.values}
         for first, block in self.file.blocks(columns.names):
             features.append(columns.encode(block, self.file.places_from(first)))
             rows += block.num_rows
+            strange = {n: each for n, each in strange.items() if not each.knows(block.column(n))}
+        for name, column in strange.items():
+            raise TableError(
+                f"{self.file.path}: column {name!r} must hold categories such as "
+                f"{shown(column.values[0])}, but none of its cells is one that was learned from"
+            )
         if rows != count:
             raise TableError(f"{self.file.path} was changed while it was read")
 
