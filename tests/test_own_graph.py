@@ -201,3 +201,14 @@ def test_categories_of_which_none_was_ever_seen_are_another_column(compared, tab
     nodes["town"] = None  # nothing is known of any
     nodes.to_csv(tmp_path / "nodes.csv", index=False)
     run("predict", *words, "--nodes", "nodes.csv", "--out", "p.csv", cwd=tmp_path)
+
+
+def test_columns_of_ids_may_have_other_names_than_in_training(compared, tables, tmp_path):
+    nodes, edges = pd.read_csv(tables / "nodes.csv"), pd.read_csv(tables / "edges.csv")
+    nodes.rename(columns={"name": "who"}).to_csv(tmp_path / "n.csv", index=False)
+    edges.rename(columns={"from": "a", "to": "b"}).to_csv(tmp_path / "e.csv", index=False)
+    words = ["predict", "--model", compared[0] / "model", "--edges", "e.csv", "--nodes", "n.csv"]
+    words += ["--out", "p.csv"]
+    assert "has no column 'from'" in run(*words, cwd=tmp_path, code=2).stderr
+    run(*words, "--key", "a", "--query", "b", "--id", "who", cwd=tmp_path)
+    assert len(pd.read_csv(tmp_path / "p.csv")) == 120

@@ -111,6 +111,11 @@ def predict(
     graph: Annotated[str | None, typer.Argument(help="A stored graph, instead of tables.")] = None,
     edges: Edges = None,
     nodes: NodeTable = None,
+    key: Annotated[str | None, typer.Option(help="As in compare; default: as trained.")] = None,
+    query: Annotated[str | None, typer.Option(help="As in compare; default: as trained.")] = None,
+    node_id: Annotated[
+        str | None, typer.Option("--id", help="As in compare; default: as trained.")
+    ] = None,
 ) -> None:
     """Apply a model to tables with the columns it was trained on, also of a grown graph."""
     from dynagat.comparison import load_model
@@ -119,6 +124,6 @@ def predict(
     with answering():
         trained = load_model(model)
         data = None if graph is None else load(graph)
-        found = trained.predict(data, edges=edges, nodes=nodes)
+        found = trained.predict(data, edges=edges, nodes=nodes, key=key, query=query, id=node_id)
         path = found.save(out_file)
     err.print(f"{len(found):,} predictions: {path}", markup=False, highlight=False, soft_wrap=True)

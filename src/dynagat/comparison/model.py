@@ -60,15 +60,17 @@ class Model:
         *,
         edges: Path | str | None = None,
         nodes: Path | str | None = None,
+        **columns: str | None,
     ) -> Predictions:
         """For every node of a graph, or of tables with the columns that the model was trained on.
 
-        The graph may have grown since, and have nodes that the model has never seen.
+        The graph may have grown since, and have nodes that the model has never seen. Columns
+        `key`, `query` and `id` may be named, if they have other names than in training.
         """
         if (data is None) == (edges is None) or (edges is None) != (nodes is None):
             raise ValueError("predict takes a graph, or the tables of edges and nodes")
         if data is None:
-            data = self._read(edges, nodes)
+            data = self._read(edges, nodes, columns)
         out = self.outputs(data)
         ids = data.nodes[data.node_type].arrays.get("id")
         return Predictions.of(out, self.task, ids, self.centre, self.spread)
@@ -82,12 +84,15 @@ class Model:
             raise ValueError(f"the model reads {self.in_dim} features, but {found}")
         return run_in_parts(self.network, x, graph)
 
-    def _read(self, edges: Any, nodes: Any) -> GraphData:
+    def _read(self, edges: Any, nodes: Any, named: Mapping[str, str | None]) -> GraphData:
         from dynagat.data.tables import Columns, read_tables
 
         if self.columns is None or self.tables is None:
             raise ValueError("the model was not trained on tables: give predict a graph instead")
         told = {name: self.tables[name] for name in ("key", "query", "id", "directed")}
+        if odd := set(named) - {"key", "query", "id"}:
+            raise TypeError(f"predict takes key, query and id of tables, but got {min(odd)!r}")
+        told |= {name: column for name, column in named.items() if column is not None}
         columns = Columns.from_dict(self.columns)
         return read_tables(edges, nodes, target=None, columns=columns, **told)
 
