@@ -148,7 +148,8 @@ def _reasons(data: GraphData, settings: Settings) -> Iterator[str]:
         yield f"Trained on the whole graph at once: a step takes {need} {there}."
     schedule = settings.schedule
     passes = schedule.max_rounds * schedule.round_passes
-    yield f"At most {'one pass' if passes == 1 else f'{passes:,} passes'}, fewer where the validation score stands still."
+    many = "one pass" if passes == 1 else f"{passes:,} passes"
+    yield f"At most {many}, fewer where the validation score stands still."
 
 
 def step_bytes(data: GraphData, dim: int) -> int:
