@@ -466,3 +466,11 @@ def test_few_labels_get_a_plainer_network(tmp_path):
     assert not plan.benchmark.network.skip
     assert plan.benchmark.network.feature_dropout == 0.6
     assert any("few labels" in reason for reason in plan.reasons)
+
+
+def test_made_up_data_give_no_result(tmp_path):
+    data = own_graph()
+    made = dataclasses.replace(data, about={**data.about, "made": True})
+    with pytest.raises(ValueError, match="graph made is made up: no mechanism can be judged"):
+        compare(made, folder=tmp_path)
+    assert not (tmp_path / "records.sqlite").exists()

@@ -49,11 +49,6 @@ class Model:
     tables: Mapping[str, Any] | None = None  # how they were read
     result: Mapping[str, float | None] | None = None  # what it reached when it was trained
 
-    @property
-    def out_dim(self) -> int:
-        kind = self.task["kind"]
-        return 1 if kind == "regression" else len(self.task["classes"])
-
     def predict(
         self,
         data: GraphData | None = None,

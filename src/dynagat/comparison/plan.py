@@ -67,6 +67,8 @@ def make_plan(
     check_choices(mechanisms, seeds, settings)
     if data.folder is None:
         raise ValueError(f"graph {data.name} must be stored before it is compared on: save it")
+    if data.about.get("made"):
+        raise ValueError(f"graph {data.name} is made up: no mechanism can be judged by it")
     (first,) = grid(OWN_GRAPH.settings, list(settings))
     values = _choose(data, _layers(first))
     values |= {"data.graph": str(data.folder.resolve()), "data.content": fingerprint(data.folder)}

@@ -11,7 +11,6 @@ from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from typing import Any, final
 
-import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
@@ -139,4 +138,4 @@ def _conv(mechanism: str, width: int, out: int, heads: int, dropout: float) -> n
 
 def degrees(graph: Graph) -> Tensor:
     """[num_queries] int32: how many keys each query has."""
-    return graph.rowptr.diff().to(torch.int32)
+    return graph.rowptr.diff()
