@@ -11,13 +11,8 @@ import pytest
 import torch
 
 import dynagat
-from dynagat.benchmarks.own_graph import (
-    OWN_GRAPH,
-    NodePrediction,
-    NodeTask,
-    problem_of,
-    run_in_parts,
-)
+from dynagat.benchmarks.nodes import NodePrediction, NodeTask, problem_of, run_in_parts
+from dynagat.benchmarks.own_graph import OWN_GRAPH
 from dynagat.comparison import Predictions, compare, load_model, write_pages
 from dynagat.comparison.answer import answer
 from dynagat.comparison.plan import make_plan

@@ -211,9 +211,7 @@ def test_the_order_of_batches_is_the_given_generators_and_no_other_is_drawn_from
 # The door
 
 
-@pytest.mark.parametrize(
-    "name", ["lr", "batch_size", "clip", "round_passes", "round_steps", "max_rounds"]
-)
+@pytest.mark.parametrize("name", ["lr", "batch_size", "round_passes", "round_steps", "max_rounds"])
 def test_a_schedule_refuses_what_must_be_above_zero(name) -> None:
     with pytest.raises(ValueError, match=f"^{name} must be above 0, but is 0$"):
         Schedule(**{name: 0})

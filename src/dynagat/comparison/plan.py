@@ -9,7 +9,8 @@ from typing import Any, cast
 
 import numpy as np
 
-from dynagat.benchmarks.own_graph import OWN_GRAPH, SCORES, NodeNetwork, NodeTask
+from dynagat.benchmarks.nodes import SCORES, NodeTask
+from dynagat.benchmarks.own_graph import OWN_GRAPH, NodeNetwork
 from dynagat.data.arrays import fingerprint
 from dynagat.data.store import GraphData
 from dynagat.experiment import Benchmark, Job, grid

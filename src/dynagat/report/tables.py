@@ -142,19 +142,19 @@ class _Reader:
 
     def __init__(self, benchmark: Benchmark) -> None:
         self.benchmark = benchmark
-        self.marks = [mark.path for mark in departures(benchmark.settings)]
-        self.sides = {
-            "corrected": flat(as_dict(benchmark.settings)),
-            "as-published": flat(as_dict(as_published(benchmark.settings))),
-        }
         self.swept = dict.fromkeys(name for each in benchmark.published for name in each.settings)
 
     def row(self, by_seed: Mapping[int, Record], metric: str) -> Row:
         runs = tuple(by_seed[seed] for seed in sorted(by_seed))
         told = {path: v for path, v in flat(runs[0].settings).items() if path not in UNTOLD}
-        fidelity = self._nearest(told)
+        base = self.benchmark.base(runs[0].mechanism, told.get("data.dataset"))
+        sides = {
+            "corrected": flat(as_dict(base)),
+            "as-published": flat(as_dict(as_published(base))),
+        }
+        fidelity = self._nearest(told, sides, [mark.path for mark in departures(base)])
         swept = {n: v for n in self.swept for path, v in told.items() if _last(path) == n}
-        side = self.sides[fidelity]
+        side = sides[fidelity]
         changed = {p: v for p, v in told.items() if v != side.get(p) and _last(p) not in swept}
         budget = {path: changed.pop(path) for path in BUDGET if path in changed}
         words = [f"{_last(path)}={wording.setting_text(v)}" for path, v in changed.items()]
@@ -171,20 +171,23 @@ class _Reader:
             published=self._published(runs[0], told, metric),
         )
 
-    def _nearest(self, told: Mapping[str, Any]) -> str:
+    def _nearest(
+        self, told: Mapping[str, Any], sides: Mapping[str, Mapping[str, Any]], marks: list[str]
+    ) -> str:
         """The fidelity from which the fewest fields differ; the record's own if it has one."""
 
         def differing(side: str) -> int:
-            return sum(told.get(path) != self.sides[side].get(path) for path in self.marks)
+            return sum(told.get(path) != sides[side].get(path) for path in marks)
 
-        return min(self.sides, key=differing)
+        return min(sides, key=differing)
 
     def _published(self, record: Record, told: Mapping[str, Any], metric: str) -> Published | None:
-        asked = (record.mechanism, record.heads, metric)
+        asked = (record.mechanism, metric)
         by_name = {_last(path): value for path, value in told.items()}
         for each in self.benchmark.published:
             same = all(by_name.get(name) == value for name, value in each.settings.items())
-            if same and (each.mechanism, each.heads, each.metric) == asked:
+            fits = each.heads in (None, record.heads)
+            if same and fits and (each.mechanism, each.metric) == asked:
                 return each
         return None
 
