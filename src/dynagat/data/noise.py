@@ -1,7 +1,7 @@
 """Edge noise (section 4.2, Figure 4): random edges that a graph does not have, added to it.
 
-The count is that of the paper's code (protocol 4.8): of E directed entries, n = int(⌊E/2⌋ · ratio)
-pairs {i, j} are added, each in both directions. A loop is one entry and counts as one in E.
+The count is that of the paper's code: of E directed edges, n = int(⌊E/2⌋ · ratio) pairs {i, j} are
+added, each in both directions. A loop counts as one edge.
 
 The draw depends on the edges, the seed and nothing else: numpy promises that the 64-bit numbers of
 PCG64 stay the same for a seed on every machine and in every version, and all else is here. With one
@@ -37,7 +37,7 @@ def add_noise(data: GraphData, ratio: float, seed: int) -> tuple[GraphData, np.n
     if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or seed < 0:
         raise ValueError(f"seed must be a whole number of 0 or more, but is {seed!r}")
     edges = data.sole_edges
-    taken, num_pairs = joined_pairs(data), int(edges.count // 2 * ratio)
+    taken, num_pairs = _joined_pairs(data), int(edges.count // 2 * ratio)
     num_free = data.num_nodes * (data.num_nodes - 1) // 2 - len(taken)
     if num_pairs > num_free:
         asked = f"noise of ratio {ratio} on {data.name} is {num_pairs} new pairs of nodes"
@@ -46,13 +46,13 @@ def add_noise(data: GraphData, ratio: float, seed: int) -> tuple[GraphData, np.n
         return data, np.zeros(edges.count, bool)
     pairs = _draw(taken, data.num_nodes, edges.count // 2, num_pairs, PCG64(int(seed)))
     kind = next(iter(data.edges))
-    about = {**data.about, "noise": {"ratio": ratio, "seed": int(seed), "pairs": num_pairs}}
+    about = {**data.about, "noise": {"ratio": float(ratio), "seed": int(seed), "pairs": num_pairs}}
     more = _extended(edges, *np.divmod(pairs, data.num_nodes))
     marks = np.arange(more.count) >= edges.count
     return replace(data, edges={kind: more}, about=about, folder=None), marks
 
 
-def joined_pairs(data: GraphData) -> np.ndarray:
+def _joined_pairs(data: GraphData) -> np.ndarray:
     """The code i·N + j of each pair i < j that is joined, rising; or why they are no pairs."""
     edges, num_nodes = data.sole_edges, data.num_nodes
     if edges.arrays:
