@@ -65,5 +65,6 @@ OGBN_MAG = Benchmark(
         *percents("OGB's leaderboard", LEADERBOARD, "test_accuracy", 10, features="own"),
     ),
     search=OGB_GRID,
+    microscope="glance",
     caveats=CAVEATS,
 )

@@ -29,7 +29,7 @@ SHOWN = ("benchmark", "mechanism", "heads", "seed", "settings", "metrics", "seco
 
 StoreFile = Annotated[Path, typer.Option("--store", help="The SQLite file of records.")]
 DEFAULT_STORE = Path("dynagat.sqlite")
-LOOKS = {"whole": look, "glance": glance}
+LOOKS: dict[str, Look | None] = {"whole": look, "glance": glance, "none": None}
 
 
 def list_benchmarks() -> None:
@@ -64,7 +64,7 @@ def run(
         bool, typer.Option("--inspect", help="Also print how attentive each run's heads are.")
     ] = False,
     microscope: Annotated[
-        Literal["whole", "glance"] | None, typer.Option(help="How runs are looked at.")
+        Literal["whole", "glance", "none"] | None, typer.Option(help="How runs are looked at.")
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One record per line.")] = False,
 ) -> None:
@@ -106,7 +106,7 @@ def _jobs(
     heads: list[str] | None,
     seeds: list[str] | None,
     smoke: bool,
-    looks: Look,
+    looks: Look | None,
 ) -> list[Job]:
     names = ",".join(mechanisms or asked.mechanisms).split(",")
     for name in names:

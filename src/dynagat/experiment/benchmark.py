@@ -112,7 +112,7 @@ class Benchmark:
     search: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)  # the grid of `tune`
     tuned: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # what it chose
     by_dataset: Mapping[str, Settings] = field(default_factory=dict)  # "": of any other
-    microscope: Literal["whole", "glance"] = "whole"  # how runs are looked at
+    microscope: Literal["whole", "glance", "none"] = "whole"  # how runs are looked at
     caveats: Mapping[str, str] = field(default_factory=dict)  # of settings: {"k=3": "too easy"}
     published_heads: Mapping[str, tuple[int, ...]] = field(default_factory=dict)  # if others (D17)
 
