@@ -1,8 +1,8 @@
 """PubMed (the appendix's significance table), and Cora and Citeseer by the same code.
 
 The paper says what was tuned, not what was chosen, and no code was released (D45). The rate, decay
-and passes are ours, usual ones for such graphs, and so is the one head of the last layer. `tuned` is
-what `dynagat tune` chose for each mechanism, with the same budget, by the validation nodes alone.
+and passes are ours, usual ones for such graphs, and so is the one head of the last layer. `tuned`
+is what `dynagat tune` chose for each mechanism, with one budget, by the validation nodes alone.
 """
 
 from __future__ import annotations
