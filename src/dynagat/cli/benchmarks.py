@@ -86,16 +86,22 @@ def variants(
     benchmark: Benchmark, mechanism: str, assignments: list[str], published: bool, smoke: bool
 ) -> list[Benchmark]:
     """The benchmark under all the settings asked for, of one mechanism."""
-    named = [text.partition("=")[2].strip() for text in assignments if _names_dataset(text)]
-    settings = benchmark.base(mechanism, *named[-1:])
+    settings = benchmark.base(mechanism, named_dataset(assignments))
     settings = as_published(settings) if published else settings
     if smoke:
         (settings,) = grid(settings, list(benchmark.smoke))
     return [benchmark.with_settings(each) for each in grid(settings, assignments)]
 
 
-def _names_dataset(text: str) -> bool:
-    return text.partition("=")[0].strip() in ("dataset", "data.dataset")
+def named_dataset(assignments: list[str]) -> str | None:
+    """What "dataset=NAME" says last, if anything does."""
+    named = [text.partition("=")[2].strip() for text in assignments if _names(text, "data.dataset")]
+    return named[-1] if named else None
+
+
+def _names(text: str, path: str) -> bool:
+    """Whether "name=value" sets what is at a dotted path."""
+    return text.partition("=")[0].strip() in (path, path.partition(".")[2])
 
 
 def _jobs(
@@ -117,13 +123,20 @@ def _jobs(
     numbers = numbers[:1] if smoke and not seeds else numbers
     asked_heads = parse_numbers(",".join(heads), "heads") if heads else None
     usual = {**asked.mechanisms, **(asked.published_heads if published else {})}
+    are_set = any(_names(text, "network.heads") for text in assignments)
     return [
         Job(variant.with_heads(count), name, seed, looks)
         for name in names
         for variant in variants(asked, name, assignments, published, smoke)
-        for count in asked_heads or usual[name]
+        for count in asked_heads or _own_heads(variant, name, are_set) or usual[name]
         for seed in numbers
     ]
+
+
+def _own_heads(variant: Benchmark, mechanism: str, are_set: bool) -> tuple[int, ...]:
+    """Those that its settings ask for, if somebody set or tuned them."""
+    is_tuned = "heads" in variant.tuned.get(mechanism, {})
+    return (variant.network.heads,) if are_set or is_tuned else ()
 
 
 def _show(records: list[Record], benchmark: Benchmark, as_json: bool, with_attention: bool) -> None:

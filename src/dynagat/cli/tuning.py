@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+import math
 import shlex
 import sys
 import time
 from collections import Counter
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -15,6 +16,7 @@ import typer
 
 from dynagat.benchmarks import find
 from dynagat.cli.answering import answering, err
+from dynagat.cli.benchmarks import named_dataset
 from dynagat.experiment import Benchmark
 from dynagat.experiment import tune as bring_to_budget
 from dynagat.experiment.files import write_whole
@@ -29,7 +31,8 @@ from dynagat.experiment.settings import (
     parse_settings,
     short_name,
 )
-from dynagat.experiment.study import Study, Trial, locked, open_storage
+from dynagat.experiment.storage import opened
+from dynagat.experiment.study import Study, Trial
 from dynagat.experiment.tune import Tuned
 from dynagat.experiment.tuning import HEADS, Sampler, Tuning, choices_of
 from dynagat.training import Round
@@ -75,12 +78,17 @@ def tune(
             Tuning(each, name, choices, tuple(numbers), sampler, prune)
             for name, each in _by_mechanism(base, names, HEADS in {*choices, *fixed}).items()
         ]
-        with locked(storage):
-            kept = open_storage(storage)
+        tunings = _covered(tunings, budget)
+        with opened(storage) as kept:
             studies = [Study(each, kept) for each in tunings]
+            _check_data(studies[0])
             found = _tune_shown(studies, budget, storage, workers)
+            trials_made = [trial for study in studies for trial in study.trials()]
         if out_file is not None:
-            lines = (json.dumps(plain(asdict(t))) for study in studies for t in study.trials())
+            lines = [
+                json.dumps(plain({"benchmark": asked.name, **asdict(trial)}))
+                for trial in trials_made
+            ]
             write_whole(out_file, "".join(f"{line}\n" for line in lines))
         for each in found:
             told = told_of(each, asked)
@@ -97,11 +105,12 @@ def _budget(trials: int | None, sampler: str, smoke: bool) -> int:
 
 def _base(asked: Benchmark, assignments: list[str], smoke: bool) -> tuple[Benchmark, set[str]]:
     """The benchmark that all trials start from, and the settings that were fixed by --set."""
-    given = parse_settings(asked.settings, assignments)
+    start = asked.base("", named_dataset(assignments))
+    given = parse_settings(start, assignments)
     for path, values in given:
         if len(values) > 1:
             raise ValueError(f"--set gives {path} several values; --search chooses among them")
-    [settings] = grid(asked.settings, [*(asked.smoke if smoke else ()), *assignments])
+    [settings] = grid(start, [*(asked.smoke if smoke else ()), *assignments])
     return asked.with_settings(settings), {path for path, _ in given}
 
 
@@ -116,10 +125,29 @@ def _by_mechanism(base: Benchmark, names: list[str], heads_are_given: bool) -> d
     return found
 
 
+def _covered(tunings: list[Tuning], budget: int) -> list[Tuning]:
+    """A budget that is enough for the whole grid needs no sampler that may propose points twice."""
+    number = len(tunings[0].points()[0])
+    if budget < number or tunings[0].sampler == "grid":
+        return tunings
+    _say(f"the grid has {number} points and the budget {budget} trials: each point is tried once")
+    return [replace(each, sampler="grid") for each in tunings]
+
+
+def _check_data(study: Study) -> None:
+    missing = study.tuning.at(study.points[0]).data.missing()
+    if missing:
+        raise ValueError(f"the data of {study.tuning.benchmark.name} are not there: {missing}")
+
+
 def _tune_shown(studies: list[Study], budget: int, storage: Path, workers: int) -> list[Tuned]:
+    points, refusals = studies[0].points, studies[0].refusals
+    if refusals:
+        total = len(points) + len(refusals)
+        _say(f"{len(refusals)} of {total} points of the grid are skipped, such as: {refusals[0]}")
     lost = sum(study.recover() for study in studies)
     if lost:
-        _say(f"{lost} trials in {storage} were stopped before their end: they are made again")
+        _say(f"{lost} unfinished in {storage}, left by a tuner that was stopped: made again")
     progress = TuningProgress(studies, budget)
     try:
         return bring_to_budget(studies, budget, storage, workers, progress.watch, progress.told)
@@ -161,7 +189,7 @@ class TuningProgress:
         self._count(trial)
         name = trial.mechanism
         chosen = " ".join(f"{p.split('.')[-1]}={as_text(v)}" for p, v in trial.settings.items())
-        best = f", best {self.best[name]:.4f}" if name in self.best else ""
+        best = f", best {_score(self.best[name])}" if name in self.best else ""
         count = f"{self.done[name]}/{self.budget[name]}"
         _say(f"{count} {name} {chosen}: {_ending(trial)}{best}; {self._all()}")
         self.spoke = time.perf_counter()
@@ -176,10 +204,14 @@ class TuningProgress:
 def _ending(trial: Trial) -> str:
     if trial.state == "refused":
         return f"skipped, for {trial.refusal}"
-    value = f"valid {trial.value:.4f}" if trial.value is not None else trial.state
+    value = trial.state if trial.value is None else f"valid {_score(trial.value)}"
     if trial.same_as is not None:
         return f"{value}, as trial {trial.same_as} of the same settings"
     return f"{value} in {trial.seconds:.1f} s"
+
+
+def _score(value: float) -> str:
+    return f"{value:.4f}" if math.isfinite(value) else "none, for it diverged"
 
 
 def told_of(tuned: Tuned, asked: Benchmark) -> dict[str, Any]:
@@ -206,18 +238,18 @@ def told_of(tuned: Tuned, asked: Benchmark) -> dict[str, Any]:
 def command_of(tuned: Tuned, asked: Benchmark) -> list[str]:
     """The words that run what was chosen; settings that the benchmark has anyway are left out."""
     mechanism, chosen = tuned.tuning.mechanism, tuned.benchmark
-    before, now = (settings_of(each) for each in (asked, chosen))
+    now = flat(as_dict(chosen.settings))
+    dataset = now.get("data.dataset") if asked.by_dataset else None
+    before = flat(as_dict(asked.base(mechanism, dataset)))
     words = ["dynagat", "run", asked.name, "--mechanism", mechanism]
+    if dataset is not None:
+        words += ["--set", f"dataset={dataset}"]
     if asked.mechanisms[mechanism] != (chosen.network.heads,):
         words += ["--heads", str(chosen.network.heads)]
     for path, value in now.items():
         if value != before[path] and path != HEADS:
             words += ["--set", f"{short_name(asked.settings, path)}={as_text(value)}"]
     return [*words, "--seeds", f"{asked.seeds[0]}-{asked.seeds[-1]}"]
-
-
-def settings_of(benchmark: Benchmark) -> dict[str, Any]:
-    return flat(as_dict(benchmark.settings))
 
 
 def _words(told: dict[str, Any], tuning: Tuning) -> str:
@@ -227,7 +259,7 @@ def _words(told: dict[str, Any], tuning: Tuning) -> str:
     )
     return (
         f"{told['mechanism']}: {chosen}\n"
-        f"  valid {told['valid']:.4f}, the mean of seeds {', '.join(map(str, told['seeds']))}; "
+        f"  valid {_score(told['valid'])}, the mean of seeds {', '.join(map(str, told['seeds']))}; "
         f"the best of {told['trials']} trials ({told['pruned']} pruned, {told['repeated']} "
         f"repeated; {clock(told['seconds'])})\n"
         f"  {told['command']}"

@@ -1,27 +1,23 @@
 """Study: the trials of a tuning, kept by Optuna in an SQLite file. What ended survives a kill.
 
 One process asks for trials and tells what came of them; workers add validation scores on the way.
+Ctrl-C waits for the file, so that no trial is left half told.
 """
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import json
 import random
-import sqlite3
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from dynagat.experiment.interruption import uninterrupted
 from dynagat.experiment.settings import as_text
-from dynagat.experiment.store import PATIENCE, StoreError
 from dynagat.experiment.tuning import Point, Tuning
 
 if TYPE_CHECKING:
-    from optuna.storages import BaseStorage
+    from optuna.storages import RDBStorage
     from optuna.trial import FrozenTrial
 
 LOOKS = 10  # at most, of the pruner at a run: each waits for the disk
@@ -35,7 +31,7 @@ class Trial:
     mechanism: str
     number: int
     settings: Point
-    seeds: tuple[int, ...]  # those that were run
+    seeds: tuple[int, ...]  # those whose runs ended
     values: tuple[float, ...]  # the best validation score of each; -inf if it diverged
     state: str  # "complete", "pruned", "refused" by a record, "running", or "lost" by a kill
     value: float | None  # the mean of the values, of a complete trial
@@ -65,14 +61,14 @@ class Study:
 
     Args:
         tuning: what is tuned.
-        storage: as `open_storage` gives it.
+        storage: Optuna's; see `experiment.storage`.
     """
 
-    def __init__(self, tuning: Tuning, storage: BaseStorage) -> None:
+    def __init__(self, tuning: Tuning, storage: RDBStorage) -> None:
         import optuna
 
         self.tuning = tuning
-        self.points = tuning.points()
+        self.points, self.refusals = tuning.points()
         random.Random(0).shuffle(self.points)  # alike for every mechanism
         self._texts = {p: {as_text(v): v for v in vs} for p, vs in tuning.choices.items()}
         self._distributions: dict[str, Any] = {
@@ -82,9 +78,9 @@ class Study:
         # The first fifth of a run is not held against it; nor are the first five trials.
         warm_up = tuning.most_rounds // 5
         self._pruner = optuna.pruners.MedianPruner(n_startup_trials=5, n_warmup_steps=warm_up)
-        self._storage = storage
+        self._storage = optuna.storages.get_storage(storage)  # with a cache of what has ended
         self._study = optuna.create_study(
-            storage=storage,
+            storage=self._storage,
             study_name=f"{tuning.benchmark.name} {tuning.mechanism} {tuning.key}",
             direction="maximize",
             load_if_exists=True,
@@ -94,6 +90,7 @@ class Study:
         """The number of trials to make: a grid can be used up."""
         return min(budget, len(self.points)) if self.tuning.sampler == "grid" else budget
 
+    @uninterrupted()
     def trials(self) -> list[Trial]:
         return [self._read(each) for each in self._study.get_trials(deepcopy=False)]
 
@@ -114,6 +111,7 @@ class Study:
             refusal=told.get("refusal", ""),
         )
 
+    @uninterrupted()
     def recover(self) -> int:
         """Give up what a killed process left running; how many trials it was."""
         left = [trial for trial in self.trials() if trial.state == "running"]
@@ -121,6 +119,7 @@ class Study:
             self._end(trial.number, "FAIL")
         return len(left)
 
+    @uninterrupted()
     def ask(self) -> Trial:
         """The next trial: to be run, or ended already if it is refused or was made before.
 
@@ -173,6 +172,7 @@ class Study:
                 return lost.settings
         return None
 
+    @uninterrupted()
     def tell(self, number: int, attempt: Attempt) -> list[Trial]:
         """End a trial; it, and those of the same point that waited for it."""
         mean = sum(attempt.values) / len(attempt.values) if attempt.values else None
@@ -202,6 +202,7 @@ class Study:
             self.report(number, last.last_step, last.intermediate_values[last.last_step])
         self._end(number, "PRUNED")
 
+    @uninterrupted()
     def report(self, number: int, step: int, score: float) -> bool:
         """Whether the trial is to be given up, after this score."""
         if not self.tuning.prune:
@@ -229,49 +230,3 @@ def _runs(trial: Trial) -> bool:
 def _seed(number: int) -> int:
     """Unlike for neighbouring numbers, alike for every mechanism."""
     return int.from_bytes(hashlib.sha256(json.dumps(["tpe", number]).encode()).digest()[:4], "big")
-
-
-def open_storage(path: Path) -> BaseStorage:
-    """Optuna's, in an SQLite file, which is made if it is not there."""
-    import optuna
-    from sqlalchemy import URL
-    from sqlalchemy.exc import SQLAlchemyError
-
-    optuna.logging.set_verbosity(optuna.logging.WARNING)
-    _check(path)
-    url = URL.create("sqlite", database=str(path)).render_as_string()
-    waiting = {"connect_args": {"timeout": PATIENCE}}
-    try:
-        found = optuna.storages.RDBStorage(url, engine_kwargs=waiting)
-        return optuna.storages.get_storage(found)  # with its cache of what has ended
-    except (SQLAlchemyError, RuntimeError) as error:  # the latter: of another version of Optuna
-        why = str(error).splitlines()[0]
-        raise StoreError(f"storage {path} can't be used: {why}") from None
-
-
-def _check(path: Path) -> None:
-    """That the file is one of Optuna's, or can become one."""
-    if path.is_dir():
-        raise StoreError(f"storage {path} is a folder, not a file")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    try:
-        with closing(sqlite3.connect(path, timeout=PATIENCE)) as database:
-            names = {name for (name,) in database.execute("SELECT name FROM sqlite_master")}
-            if names and not {"studies", "version_info"} <= names:
-                raise StoreError(f"storage {path} is a database of another program")
-            database.execute("PRAGMA journal_mode = WAL")
-    except sqlite3.DatabaseError as error:
-        raise StoreError(f"storage {path} can't be used: {error}") from None
-
-
-@contextmanager
-def locked(path: Path) -> Iterator[None]:
-    """One tuner at a time: what another leaves running would count as lost. A kill unlocks."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with open(path.with_name(f".{path.name}.lock"), "w") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            sentence = f"storage {path} is in use by another tuner; wait, or name another"
-            raise StoreError(sentence) from None
-        yield

@@ -16,7 +16,8 @@ import torch
 
 from dynagat.experiment.benchmark import Benchmark, validate
 from dynagat.experiment.execute import Crew, tell
-from dynagat.experiment.study import LOOKS, Attempt, Study, Trial, open_storage
+from dynagat.experiment.storage import connect
+from dynagat.experiment.study import LOOKS, Attempt, Study, Trial
 from dynagat.experiment.tuning import Point, Tuning
 from dynagat.training import Round
 
@@ -35,6 +36,9 @@ class Tuned:
     def best(self) -> Trial:
         """The complete trial with the highest value; of equal ones the earliest."""
         complete = [trial for trial in self.trials if trial.value is not None]
+        if not complete:
+            name, number = self.tuning.mechanism, len(self.trials)
+            raise ValueError(f"the {number} trials of {name} were all given up; allow more trials")
         return max(complete, key=lambda trial: (trial.value, -trial.number))
 
     @property
@@ -108,7 +112,7 @@ def _in_processes(
             done = crew.taken(0.1)
             while heard := crew.hear(0):
                 watch(*heard)
-            for future in done:
+            for future in sorted(done, key=lambda each: each.exception() is not None):
                 study, trial = running.pop(future)
                 for ended in study.tell(trial.number, future.result()):
                     told(ended)
@@ -120,7 +124,7 @@ _studies: dict[tuple[Path, str], Study] = {}  # in a worker: those it has opened
 def _attempt_in_worker(tuning: Tuning, storage: Path, number: int, point: Point) -> Attempt:
     place = (storage, tuning.key)
     if place not in _studies:
-        _studies[place] = Study(tuning, open_storage(storage))
+        _studies[place] = Study(tuning, connect(storage))
     return attempt(_studies[place], number, point, lambda *seen: tell(seen))
 
 

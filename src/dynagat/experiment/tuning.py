@@ -18,7 +18,7 @@ from dynagat.experiment.record import key_of
 
 MOST_POINTS = 100_000
 HEADS = "network.heads"
-Point = Mapping[str, Any]
+Point = dict[str, Any]
 Sampler = Literal["tpe", "grid"]
 
 
@@ -64,24 +64,20 @@ class Tuning:
             return str(error)
         return ""
 
-    def points(self) -> list[Point]:
-        """The grid, without what is refused; a value that is refused everywhere is an error."""
+    def points(self) -> tuple[list[Point], list[str]]:
+        """The grid, and why some of it is refused; a value refused everywhere is an error."""
         number = math.prod(map(len, self.choices.values()))
         if number > MOST_POINTS:
-            raise ValueError(
-                f"the grid must have at most {MOST_POINTS:,} points, but has {number:,}"
-            )
+            most = f"{MOST_POINTS:,}"
+            raise ValueError(f"a grid must have at most {most} points, but this has {number:,}")
         every = itertools.product(*self.choices.values())
         points = [dict(zip(self.choices, values, strict=True)) for values in every]
-        refused = [self.refusal(point) for point in points]
-        for path, values in self.choices.items():
-            for value in values:
-                why = [
-                    no for point, no in zip(points, refused, strict=True) if point[path] == value
-                ]
-                if all(why):
-                    raise ValueError(f"no point of the grid can have {path}={value}: {why[0]}")
-        return [point for point, no in zip(points, refused, strict=True) if not no]
+        judged = [(point, self.refusal(point)) for point in points]
+        for path, value in ((p, v) for p, values in self.choices.items() for v in values):
+            whys = [why for point, why in judged if point[path] == value]
+            if all(whys):
+                raise ValueError(f"no point of the grid can have {path}={value}: {whys[0]}")
+        return [point for point, why in judged if not why], [why for _, why in judged if why]
 
 
 def choices_of(
