@@ -105,7 +105,12 @@ MAG = Settings(
 )
 # D15: "all models use residual connections", says the paper, and so do these.
 ANY = Settings(NoisyData(""), StackS(dim=64, layers=2, residual="all"), NodeTask(), SMALL)
-PHOTO = Settings(NoisyData(""), StackS(dim=32, layers=2, residual="all"), NodeTask(), SMALL)
+PHOTO = Settings(
+    NoisyData(""),
+    StackS(dim=32, layers=2, residual="all"),
+    NodeTask(neighbours=(10, 10)),  # as on mag: of 31 on average
+    replace(SMALL, batch_size=1536, round_passes=2, max_rounds=20, patience=20, lr_patience=20),
+)
 FEW_LABELS = Settings(
     NoisyData(""), StackS(dim=64, layers=2, dropout=0.6, norm=False), NodeTask(), SMALL
 )
