@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from dynagat.analysis.attentive import masses
 from dynagat.analysis.calling import evaluating, run
 from dynagat.analysis.capture import capture
-from dynagat.analysis.focus import sharpness
+from dynagat.analysis.focus import Mass, sharpness
 from dynagat.analysis.interaction import interaction
 from dynagat.analysis.resample import Resampling
 from dynagat.analysis.rows import rows_of
@@ -27,9 +27,9 @@ def glance(
     model: nn.Module, data: Any, *, labels: Tensor | None = None, noise: Tensor | None = None
 ) -> dict[str, Any]:
     """Plain numbers for a record, in the form of `Attentiveness.to_dict`; or why there are none."""
-    with capture(model) as attention, evaluating(model), torch.no_grad():
-        run(model, data)
     try:
+        with capture(model) as attention, evaluating(model), torch.no_grad():
+            run(model, data)
         attention.check()
     except ValueError as error:
         return {"refused": str(error)}
@@ -51,14 +51,18 @@ def _layer(
             "interaction": asdict(inner[h]),
             "effective": asdict(effective[h]),
             "degree": degree,
-            "self_loops": loops[h] and asdict(loops[h]),
-            "same_label": same[h] and asdict(same[h]),
-            "noise": marked[h] and asdict(marked[h]),
+            "self_loops": _told(loops[h]),
+            "same_label": _told(same[h]),
+            "noise": _told(marked[h]),
         }
         for h in range(rows.num_heads)
     ]
     told = {"name": view.layer, "kind": view.kind, "queries": rows.num_queries}
     return told | {"edges": len(view.query), "heads": _rounded(heads)}
+
+
+def _told(mass: Mass | None) -> dict[str, Any] | None:
+    return None if mass is None else asdict(mass)
 
 
 def _rounded(value: Any) -> Any:
