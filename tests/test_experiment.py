@@ -103,7 +103,8 @@ def test_a_run_can_be_revived_from_its_record_and_weights(mechanism, published, 
     shown = "last_test_accuracy" if published else "test_accuracy"
     if not benchmark.network.always_drop:
         assert task.score(network, "test") == record.metrics[shown]
-    assert network(specimen).shape == (*specimen.shape, 4)
+    assert network(specimen.given).shape == (*specimen.given.shape, 4)
+    assert specimen.marks == {}
 
 
 def test_another_revision_can_not_be_revived() -> None:

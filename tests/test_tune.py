@@ -21,7 +21,7 @@ from typer.testing import CliRunner
 
 from dynagat.benchmarks import DICTIONARY_LOOKUP, OWN_GRAPH
 from dynagat.cli import app
-from dynagat.cli.benchmarks import _jobs, _variants
+from dynagat.cli.benchmarks import _jobs
 from dynagat.cli.tuning import command_of, told_of
 from dynagat.experiment import Benchmark, Study, Tuned, Tuning, grid, run, tune, validate
 from dynagat.experiment.interruption import uninterrupted
@@ -427,8 +427,8 @@ def test_the_command_means_exactly_the_chosen_settings(tmp_path):
         options = list(zip(words[5::2], words[6::2], strict=True))
         told = {word: [value for each, value in options if each == word] for word, _ in options}
         assert told["--seeds"] == ["2-6"]
-        [variant] = _variants(TOY, told["--set"], published=False, smoke=False)
-        jobs = _jobs(TOY, [variant], [name], told.get("--heads"), told["--seeds"], smoke=False)
+        asked = told["--set"], False, [name], told.get("--heads"), told["--seeds"]
+        jobs = _jobs(TOY, *asked, smoke=False, looks=None)
         assert [job.key for job in jobs] == [each.benchmark.key(name, seed) for seed in TOY.seeds]
 
 

@@ -144,8 +144,8 @@ def fit(
         history.append(here)
         watch(here)
         is_perfect = valid >= schedule.stop_at  # however small the gain
-        is_first = best is None or math.isnan(best.valid)
-        if is_first or is_perfect or valid > best.valid + schedule.min_gain:
+        enough = -math.inf if best is None else best.valid + schedule.min_gain
+        if best is None or is_perfect or math.isnan(enough) or valid > enough:
             best, best_state = here, _state(network)
         if not is_silent:
             falling.step(valid)

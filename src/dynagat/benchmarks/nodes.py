@@ -20,7 +20,7 @@ from dynagat import metrics
 from dynagat.data.arrays import FolderError
 from dynagat.data.catalog import CATALOG, load
 from dynagat.data.problems import check_split
-from dynagat.data.store import SPLITS, GraphData, stored_names, tensor
+from dynagat.data.store import SPLITS, GraphData, open_graph, stored_names, tensor
 from dynagat.data.structure import structural_features
 from dynagat.experiment import Published, Specimen, departure
 from dynagat.graph import Graph
@@ -139,24 +139,39 @@ class NodeData:
         nodes = data.nodes[data.node_type]
         if self.features == "structure":
             x = structural_features(data.graph()).numpy()
-        elif "x" in nodes.arrays:
+        elif "x" in nodes.arrays or not self._should_have_features:
             return data
         else:
-            raise FolderError(self.missing())
+            raise FolderError(self._lacks_features)
         fresh = replace(nodes, arrays={**nodes.arrays, "x": x})
         return replace(data, nodes={**data.nodes, data.node_type: fresh}, folder=None)
 
     def missing(self) -> str | None:
-        """How to get the data if they are not there; None if they are."""
+        """How to get the data if they are not there; None if they are.
+
+        Nothing is read but the list of a stored graph's arrays: files may be many gigabytes.
+        """
         entry = CATALOG.get(self.dataset)
-        is_stored = self.dataset in stored_names()
-        if not is_stored and (entry is None or entry.raw() is None):
+        if self.dataset not in stored_names():
             how = f"`dynagat data list` has names; {self.dataset!r} is not there"
-            return entry.how if entry else how
-        if self.features == "structure" or entry is None or not entry.features:
+            is_here = entry is not None and entry.raw() is not None
+            return None if is_here else entry.how if entry else how
+        if self.features == "structure" or not self._should_have_features:
             return None
-        if "x" in load(self.dataset).nodes[load(self.dataset).node_type].arrays:
-            return None
+        try:
+            data = open_graph(self.dataset, verify=False)
+            nodes = data.nodes.get(data.node_type)
+        except (ValueError, OSError) as error:
+            return str(error)
+        return None if nodes and "x" in nodes.arrays else self._lacks_features
+
+    @property
+    def _should_have_features(self) -> bool:
+        """Of other graphs, nodes may have none: see `features_of`."""
+        return self.dataset in CATALOG and CATALOG[self.dataset].features > 0
+
+    @property
+    def _lacks_features(self) -> str:
         return (
             f"{self.dataset} is here without its features; `dynagat data get {self.dataset}` has "
             "them, or --set features=structure computes others from the graph"
@@ -247,6 +262,15 @@ class NodeTask:
             if getattr(self, name) < (name != "roots"):
                 raise ValueError(f"{name} is too small: {getattr(self, name)}")
 
+    def check(self, network: Any) -> None:
+        """A sentence if layers and numbers of neighbours do not go together."""
+        layers = getattr(network, "depth", network.layers)
+        for name in ("neighbours", "looked_at"):
+            numbers = getattr(self, name)
+            if numbers and len(numbers) != layers:
+                told = f"{name} must be a number for each of {layers} layers"
+                raise ValueError(f"{told}, but is {','.join(map(str, numbers))}")
+
     def on(self, data: NodeProblem, schedule: Schedule) -> NodePrediction:
         return NodePrediction(data, self, schedule.batch_size)
 
@@ -320,6 +344,9 @@ class NodePrediction:
         given = self.data.x[seen], self.data.degree[seen]
         if self.settings.roots:  # a subgraph, of which some nodes are for training
             kept = self._is_training[seen].nonzero()[:, 0]
+            if not len(kept):  # the mean loss of none is no number
+                told = f"a step's {len(seen)} nodes hold none for training"
+                raise ValueError(f"roots={self.settings.roots} are too few: {told}")
             return seen[kept], network(given[0], batch.graphs[0], given[1])[kept]
         return seen[: batch.num_seeds], network(given[0], batch.graphs, given[1])
 

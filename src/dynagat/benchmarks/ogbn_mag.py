@@ -64,7 +64,7 @@ OGBN_MAG = Benchmark(
         *percents("Table 1", TABLE_1, "test_accuracy", 10, features="own"),
         *percents("OGB's leaderboard", LEADERBOARD, "test_accuracy", 10, features="own"),
     ),
-    search=OGB_GRID,
+    search={**OGB_GRID, "neighbours": tuple((10,) * layers for layers in OGB_GRID["layers"])},
     microscope="glance",
     caveats=CAVEATS,
 )

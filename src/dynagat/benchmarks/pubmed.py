@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from dynagat.benchmarks.nodes import NodeData, NodeProblem, NodeTask, check_network, conv_of
+from dynagat.benchmarks.ogbn_arxiv import CAVEATS
 from dynagat.experiment import Benchmark, Published
 from dynagat.nn.network import Network, stack_d
 from dynagat.training import Schedule
@@ -37,6 +38,10 @@ class StackD:
     def dim(self) -> int:
         return self.hidden * self.heads
 
+    @property
+    def depth(self) -> int:
+        return self.layers + 1
+
     def build(self, data: NodeProblem, mechanism: str) -> Network:
         return stack_d(
             conv_of(self, mechanism, dropout=self.dropout),
@@ -56,6 +61,13 @@ GRID = {
     "bias": (True, False),
     "share_weights": (True, False),
     "residual": (True, False),
+}
+
+SHARED = {"layers": 2, "hidden": 16, "share_weights": True, "residual": True}
+TUNED = {  # 30 trials of two seeds each: results/tuning/pubmed.jsonl
+    "gat": SHARED,
+    "gatv2": {**SHARED, "bias": False},
+    "dpgat": {**SHARED, "dropout": 0.4},
 }
 
 PUBMED = Benchmark(
@@ -84,6 +96,8 @@ PUBMED = Benchmark(
         Published("Table of PubMed", "gatv2", None, {}, "test_accuracy", 0.785, 0.0038, 100),
     ),
     search=GRID,
+    tuned=TUNED,
+    caveats=CAVEATS,
 )
 
 
@@ -96,6 +110,7 @@ def _alike(name: str, title: str) -> Benchmark:
         data=NodeData(name),
         seeds=range(20),
         published=(),
+        tuned={},
     )
 
 

@@ -19,7 +19,7 @@ from dynagat.cli.running import run_shown
 from dynagat.experiment import Benchmark, Job, Record, Store, as_published, grid
 from dynagat.experiment.benchmark import Look
 from dynagat.experiment.files import write_whole
-from dynagat.experiment.settings import parse_numbers
+from dynagat.experiment.settings import as_text, parse_numbers, parse_settings, resolve
 from dynagat.experiment.store import read_lines
 
 records_app = typer.Typer(no_args_is_help=True, help="Move records as JSON lines.")
@@ -90,7 +90,18 @@ def variants(
     settings = as_published(settings) if published else settings
     if smoke:
         (settings,) = grid(settings, list(benchmark.smoke))
-    return [benchmark.with_settings(each) for each in grid(settings, assignments)]
+    asked = assignments if smoke else [*_swept(benchmark, assignments), *assignments]
+    return [benchmark.with_settings(each) for each in grid(settings, asked)]
+
+
+def _swept(benchmark: Benchmark, assignments: list[str]) -> list[str]:
+    """The values that the benchmark goes through where nobody sets one."""
+    given = {path for path, _ in parse_settings(benchmark.settings, assignments)}
+    return [
+        f"{name}={','.join(map(as_text, values))}"
+        for name, values in benchmark.sweep.items()
+        if resolve(benchmark.settings, name) not in given
+    ]
 
 
 def named_dataset(assignments: list[str]) -> str | None:

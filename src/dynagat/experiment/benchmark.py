@@ -109,6 +109,7 @@ class Benchmark:
     smoke: tuple[str, ...]  # settings that make a run short
     published: tuple[Published, ...] = ()
     revision: int = 1
+    sweep: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)  # all run, if none is set
     search: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)  # the grid of `tune`
     tuned: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # what it chose
     by_dataset: Mapping[str, Settings] = field(default_factory=dict)  # "": of any other
@@ -159,6 +160,12 @@ class Settings:
     network: Network
     task: TaskSettings
     schedule: Schedule
+
+    def __post_init__(self) -> None:
+        """A task may refuse networks that it can't be asked of: `check`, if it has that."""
+        check = getattr(self.task, "check", None)
+        if check is not None:
+            check(self.network)
 
 
 PARTS = ("data", "network", "task", "schedule")

@@ -25,7 +25,7 @@ class Record:
     settings: Mapping[str, Any]
     metrics: Mapping[str, float]
     history: list[Mapping[str, float]]
-    ended: str  # "perfect", "patience", "budget" or "diverged"
+    ended: str  # "perfect", "patience", "budget", "failed" or "diverged"
     converged: bool
     seconds: float
     peak_memory_bytes: int

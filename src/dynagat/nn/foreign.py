@@ -28,9 +28,7 @@ class OnGraph(nn.Module):
         edge_index = torch.stack([graph.key_index.long(), graph.query_index.long()])
         if not self.keep_loops:
             edge_index = edge_index[:, edge_index[0] != edge_index[1]]
-        if isinstance(x, Tensor):
-            return self.conv(x, edge_index)
-        return self.conv(x, edge_index, size=(graph.num_keys, graph.num_queries))
+        return self.conv(x, edge_index)  # which reads the sizes off x
 
 
 def make_sage(width: int, out: int, heads: int) -> OnGraph:
@@ -54,6 +52,4 @@ def make_pyg(mechanism: str, width: int, out: int, heads: int, options: dict[str
     from torch_geometric.nn import GATConv, GATv2Conv
 
     kinds: dict[str, Any] = {"gat": GATConv, "gatv2": GATv2Conv}
-    if mechanism not in kinds:
-        raise ValueError(f"PyG has layers of {', '.join(kinds)}, but not of {mechanism!r}")
     return OnGraph(kinds[mechanism](width, out, heads=heads, **options))

@@ -274,11 +274,13 @@ def make_conv(
     Args:
         share_weights: one projection for query and key in GATv2, and in DPGAT.
         dropout: of attention weights.
-        source: whose layers; PyG has no DPGAT.
+        source: whose layers; PyG has no DPGAT, and its GCN knows nothing of parts of a graph.
     """
     if mechanism not in MECHANISMS:
         known = ", ".join(MECHANISMS)
         raise ValueError(f"mechanism must be one of {known}, but is {mechanism!r}")
+    if source == "pyg" and mechanism in ("dpgat", "gcn"):
+        raise ValueError(f"source=pyg has layers for gat, gatv2, gin, sage, not for {mechanism!r}")
     if mechanism == "gcn":
         return lambda width, out, heads: GCNConv(width, out)
     if mechanism in BASELINES:
