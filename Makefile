@@ -46,7 +46,7 @@ sanitize: $(VENV)/test
 
 # The pages of docs/results, from the committed records.
 docs: $(VENV)/suite
-	$(BIN)/dynagat report --records results/dictionary-lookup.jsonl --out docs/results
+	$(BIN)/dynagat report $(foreach file,$(wildcard results/*.jsonl),--records $(file)) --out docs/results
 
 # The browser in which the tests click through the page.
 chromium:

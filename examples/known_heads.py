@@ -37,7 +37,8 @@ def dictionary(mechanism: str, heads: int = 1) -> Attentiveness:
     benchmark = DICTIONARY_LOOKUP.with_settings(settings)
     record = run(benchmark, mechanism, 0)
     assert record.weights is not None
-    return how_attentive(*revive(benchmark, mechanism, 0, record.weights))
+    network, specimen = revive(benchmark, mechanism, 0, record.weights)
+    return how_attentive(network, specimen.given)
 
 
 class Chooser(nn.Module):

@@ -11,13 +11,8 @@ import pytest
 import torch
 
 import dynagat
-from dynagat.benchmarks.own_graph import (
-    OWN_GRAPH,
-    NodePrediction,
-    NodeTask,
-    problem_of,
-    run_in_parts,
-)
+from dynagat.benchmarks.nodes import NodePrediction, NodeTask, problem_of, run_in_parts
+from dynagat.benchmarks.own_graph import OWN_GRAPH
 from dynagat.comparison import Predictions, compare, load_model, write_pages
 from dynagat.comparison.answer import answer
 from dynagat.comparison.plan import make_plan
@@ -28,7 +23,7 @@ from dynagat.data.tables import read_tables
 from dynagat.experiment import Record
 from dynagat.experiment.settings import with_values
 from dynagat.experiment.store import StoreError
-from dynagat.nn.network import MECHANISMS, make_network
+from dynagat.nn.network import make_network
 from dynagat.training import Schedule
 
 QUICK = ["max_rounds=4", "dim=8", "heads=2"]
@@ -90,7 +85,7 @@ def test_every_kind_of_target_is_learnt_and_predicted(kind, tmp_path):
     data = own_graph(kind)
     found = compare(data, seeds=[0, 1], settings=["max_rounds=40", "dim=8", "heads=2"],
                     folder=tmp_path / "out")  # fmt: skip
-    assert {row.mechanism for row in found.rows} == set(MECHANISMS)
+    assert {row.mechanism for row in found.rows} == set(OWN_GRAPH.mechanisms)
     assert all(len(row.runs) == 2 for row in found.rows)
     best = found.rows[0].sample("test")
     assert best.mean > {"classification": 0.8, "multilabel": 0.7, "regression": 0.5}[kind]
@@ -200,7 +195,7 @@ def test_a_saved_model_is_the_model(tmp_path):
     assert again.mechanism == found.best.mechanism
 
 
-@pytest.mark.parametrize("mechanism", MECHANISMS)
+@pytest.mark.parametrize("mechanism", OWN_GRAPH.mechanisms)
 def test_a_model_predicts_a_graph_that_has_grown(mechanism, tmp_path):
     """Nodes that are far from the new ones keep their predictions."""
     data = own_graph()
@@ -254,7 +249,7 @@ def test_nodes_without_features_are_told_apart_by_their_degrees():
     )
 
 
-@pytest.mark.parametrize("mechanism", MECHANISMS)
+@pytest.mark.parametrize("mechanism", OWN_GRAPH.mechanisms)
 def test_layer_by_layer_is_what_the_network_gives(mechanism):
     problem = problem_of(own_graph())
     network = make_network(mechanism, 5, 2, dim=8, heads=2).eval()
@@ -284,7 +279,7 @@ def test_training_on_samples_learns_too():
 
 def test_samples_of_all_neighbours_give_the_loss_of_the_whole_graph():
     problem = problem_of(own_graph())
-    for mechanism in MECHANISMS:
+    for mechanism in OWN_GRAPH.mechanisms:
         network = make_network(mechanism, 5, 2, dim=8, heads=2).eval()
         whole, _ = NodeTask().on(problem, Schedule()).loss(network, None)
         task = NodeTask(neighbours=(-1, -1)).on(problem, Schedule(batch_size=1000))

@@ -97,5 +97,7 @@ def test_a_network_refuses_what_does_not_fit():
     _, graph = random_graph()
     with pytest.raises(ValueError, match="one for each of 2 layers, but are 1"):
         make_network("gat", 6, 3, dim=8, heads=2)(torch.randn(60, 6), [graph])
-    with pytest.raises(ValueError, match="must be one of gcn, gat, gatv2, dpgat, but is 'mlp'"):
+    with pytest.raises(
+        ValueError, match="must be one of gcn, gin, sage, gat, gatv2, dpgat, but is 'mlp'"
+    ):
         make_network("mlp", 6, 3)

@@ -211,9 +211,7 @@ def test_the_order_of_batches_is_the_given_generators_and_no_other_is_drawn_from
 # The door
 
 
-@pytest.mark.parametrize(
-    "name", ["lr", "batch_size", "clip", "round_passes", "round_steps", "max_rounds"]
-)
+@pytest.mark.parametrize("name", ["lr", "batch_size", "round_passes", "round_steps", "max_rounds"])
 def test_a_schedule_refuses_what_must_be_above_zero(name) -> None:
     with pytest.raises(ValueError, match=f"^{name} must be above 0, but is 0$"):
         Schedule(**{name: 0})
@@ -229,3 +227,133 @@ def test_a_schedule_refuses_what_must_not_be_negative(name) -> None:
 def test_a_schedule_refuses_a_rate_that_does_not_fall(factor) -> None:
     with pytest.raises(ValueError, match=f"^lr_factor must lie between 0 and 1, but is {factor}$"):
         Schedule(lr_factor=factor)
+
+
+@pytest.mark.parametrize(
+    "name", ["clip", "weight_decay", "min_rounds", "silent_rounds", "limit_rounds", "failed_before"]
+)
+def test_a_schedule_refuses_negative_counts(name) -> None:
+    with pytest.raises(ValueError, match=f"^{name} must not be negative, but is -1$"):
+        Schedule(**{name: -1})
+
+
+@pytest.mark.parametrize("silent", [3, 4])
+def test_a_schedule_must_evaluate_at_least_once(silent) -> None:
+    sentence = f"^silent_rounds must be below 3 rounds, but is {silent}$"
+    with pytest.raises(ValueError, match=sentence):
+        Schedule(max_rounds=3, silent_rounds=silent)
+
+
+# Runs that count as failed (D20)
+
+
+class Costly(Scripted):
+    """Its losses are given too, one a round; the last of them lasts."""
+
+    def __init__(self, losses: list[float], *scores: float) -> None:
+        super().__init__(*scores, num_batches=1)
+        self.losses = losses
+
+    def loss(self, network: nn.Module, batch: Tensor) -> tuple[Tensor, float]:
+        loss, score = super().loss(network, batch)
+        here = self.losses[min(self.num_steps, len(self.losses)) - 1]
+        return loss - loss.detach() + here, score
+
+
+BETTER = tuple(0.05 * n for n in range(1, 19))  # a score that never stands still
+
+
+@pytest.mark.parametrize(
+    ("losses", "scores", "settings", "ended", "rounds"),
+    [
+        # limit_rounds: no round was within the limit when they are over
+        ([3.0], BETTER, {"loss_limit": 2.0, "limit_rounds": 4}, "failed", 4),
+        ([3.0, 2.0, 3.0], BETTER, {"loss_limit": 2.0, "limit_rounds": 4}, "budget", 8),
+        ([3.0] * 4 + [1.0], BETTER, {"loss_limit": 2.0, "limit_rounds": 5}, "budget", 8),
+        # or when patience is
+        ([3.0], (0.5,), {"loss_limit": 2.0, "limit_rounds": 6, "patience": 2}, "failed", 3),
+        ([1.0, 3.0], (0.5,), {"loss_limit": 2.0, "limit_rounds": 6, "patience": 2}, "patience", 3),
+        # without limit_rounds, the last round decides, at the end
+        ([3.0], BETTER, {"loss_limit": 2.0}, "failed", 8),
+        ([1.0] * 7 + [3.0], BETTER, {"loss_limit": 2.0}, "failed", 8),
+        ([3.0] * 7 + [2.0], BETTER, {"loss_limit": 2.0}, "budget", 8),
+        ([3.0], (0.5,), {"loss_limit": 2.0, "patience": 2}, "failed", 3),
+        # failed_before: patience ended it too early, whatever the loss
+        ([1.0], (0.5,), {"failed_before": 5, "patience": 2}, "failed", 3),
+        ([1.0], (0.5,), {"failed_before": 5, "patience": 4}, "patience", 5),
+        ([1.0], BETTER, {"failed_before": 30}, "budget", 8),
+        # and never without the rule, as corrected
+        ([1e6], BETTER, {}, "budget", 8),
+        ([1e6], BETTER, {"limit_rounds": 4}, "budget", 8),
+        ([1e6], (0.5,), {"limit_rounds": 4, "patience": 2}, "patience", 3),
+        # a perfect score is no failure
+        ([3.0], (0.5, 1.0), {"loss_limit": 2.0}, "perfect", 2),
+    ],
+)
+def test_a_run_has_failed_if_its_loss_stays_above_the_limit(
+    losses, scores, settings, ended, rounds
+) -> None:
+    _, outcome = train(Costly(losses, *scores), **{"max_rounds": 8, **settings})
+    assert (outcome.ended, len(outcome.history)) == (ended, rounds)
+
+
+# Silent rounds, and patience that begins late
+
+
+def test_silent_rounds_are_not_evaluated() -> None:
+    """As on products: of 100 passes, those after 60, 70 .. 100 are."""
+    task = Scripted(*BETTER, num_batches=1)
+    _, outcome = train(task, round_passes=10, max_rounds=10, silent_rounds=5)
+    evaluated = [each.step for each in outcome.history if not math.isnan(each.valid)]
+    assert evaluated == [60, 70, 80, 90, 100]
+    assert len(task.weights) == 5
+    assert outcome.best.round == 10
+    assert torch.equal(outcome.best_state["weight"], task.weights[-1])
+
+
+def test_patience_and_the_rate_wait_for_the_first_evaluation() -> None:
+    settings = {"silent_rounds": 5, "patience": 3, "lr": 0.1, "lr_patience": 1, "max_rounds": 20}
+    _, outcome = train(Scripted(0.5), **settings)
+    assert (outcome.ended, len(outcome.history), outcome.best.round) == ("patience", 9, 6)
+    assert [each.lr for each in outcome.history] == pytest.approx([0.1] * 8 + [0.05])
+
+
+def test_a_run_that_fails_in_silence_has_an_outcome_too() -> None:
+    settings = {"silent_rounds": 5, "loss_limit": 2.0, "limit_rounds": 3, "max_rounds": 8}
+    _, outcome = train(Costly([3.0], 0.5), **settings)
+    assert (outcome.ended, len(outcome.history)) == ("failed", 3)
+    assert outcome.best_state.keys() == outcome.last_state.keys()
+
+
+def test_patience_ends_nothing_before_the_least_rounds() -> None:
+    _, outcome = train(Scripted(0.5), patience=2, min_rounds=6)
+    assert (outcome.ended, len(outcome.history)) == ("patience", 6)
+    _, outcome = train(Scripted(0.5), patience=8, min_rounds=6)
+    assert len(outcome.history) == 9
+
+
+# The optimiser
+
+
+def test_without_a_clip_a_gradient_is_left_as_it_is() -> None:
+    task = Scripted(0.1, num_batches=1, factor=1e6)
+    train(task, clip=0.0, max_rounds=1)
+    assert task.gradients[0].item() == pytest.approx(2e6)
+
+
+def test_adam_and_adamw_are_the_same_without_decay_and_differ_with_it() -> None:
+    """D24; and decay pulls weights to zero in both."""
+
+    def weight(**settings) -> float:
+        network, _ = train(Scripted(0.1), max_rounds=3, lr=0.01, **settings)
+        return network.weight.item()
+
+    assert weight(optimizer="adamw") == weight(optimizer="adam")
+    assert weight(optimizer="adamw", weight_decay=0.5) != weight(optimizer="adam", weight_decay=0.5)
+    assert weight(optimizer="adamw", weight_decay=0.5) < weight(optimizer="adamw")
+
+
+def test_the_time_of_every_round_is_told_apart() -> None:
+    _, outcome = train(Scripted(0.1), max_rounds=3)
+    assert len(outcome.seconds) == 3
+    assert all(part >= 0 for each in outcome.seconds for part in each)

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import copy
 import math
+import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 import torch
 from torch import Tensor, nn
@@ -37,12 +38,16 @@ class Schedule:
     """Adam; the learning rate falls, and training ends, when the validation score stands still.
 
     A round is `round_passes` passes over the training data, and as many more as it takes to make
-    `round_steps` steps; each ends with an evaluation.
+    `round_steps` steps; each ends with an evaluation, but for the first `silent_rounds`.
+
+    A run has failed if the mean loss of no round was within `loss_limit` when `limit_rounds` are
+    over or patience is; if limit_rounds is 0, that of the last round decides. It ends there. So it
+    has if patience is over before `failed_before` rounds are.
     """
 
     lr: float = 1e-3
     batch_size: int = 1024
-    clip: float = 1.0  # the largest norm of the gradient
+    clip: float = 1.0  # the largest norm of the gradient; 0: any
     round_passes: int = 1
     round_steps: int = 1
     max_rounds: int = 100
@@ -51,17 +56,34 @@ class Schedule:
     lr_factor: float = 0.5
     min_gain: float = 1e-4  # what counts as better
     stop_at: float = 1.0  # the score that can't be beaten
-    weight_decay: float = field(default=0.0, metadata={"later": True})  # see settings.as_dict
+    # Those marked "later" came when there were records: see settings.as_dict.
+    weight_decay: float = field(default=0.0, metadata={"later": True})
+    min_rounds: int = field(default=0, metadata={"later": True})  # before patience may end it
+    silent_rounds: int = field(default=0, metadata={"later": True})
+    loss_limit: float | None = field(default=None, metadata={"later": True})
+    limit_rounds: int = field(default=0, metadata={"later": True})
+    failed_before: int = field(default=0, metadata={"later": True})
+    optimizer: Literal["adam", "adamw"] = field(default="adam", metadata={"later": True})
 
     def __post_init__(self) -> None:
-        for name in ("lr", "batch_size", "clip", "round_passes", "round_steps", "max_rounds"):
+        for name in ("lr", "batch_size", "round_passes", "round_steps", "max_rounds"):
             if not getattr(self, name) > 0:
                 raise ValueError(f"{name} must be above 0, but is {getattr(self, name)}")
-        for name in ("patience", "lr_patience", "min_gain", "weight_decay"):
+        for name in ("clip", "patience", "lr_patience", "min_gain", "weight_decay", "min_rounds",
+                     "silent_rounds", "limit_rounds", "failed_before"):  # fmt: skip
             if getattr(self, name) < 0:
                 raise ValueError(f"{name} must not be negative, but is {getattr(self, name)}")
         if not 0 < self.lr_factor < 1:
             raise ValueError(f"lr_factor must lie between 0 and 1, but is {self.lr_factor}")
+        if self.silent_rounds >= self.max_rounds:
+            given = f"{self.silent_rounds}"
+            raise ValueError(
+                f"silent_rounds must be below {self.max_rounds} rounds, but is {given}"
+            )
+
+    def of(self, mechanism: str) -> Schedule:
+        """That of one mechanism, where they differ."""
+        return self
 
 
 @dataclass(frozen=True)
@@ -84,7 +106,8 @@ class Outcome:
     best: Round
     best_state: Mapping[str, Tensor]
     last_state: Mapping[str, Tensor]
-    ended: str  # "perfect", "patience", "budget" or "diverged"
+    ended: str  # "perfect", "patience", "budget", "failed" or "diverged"
+    seconds: tuple[tuple[float, float], ...] = ()  # of each round, its training and evaluation
 
 
 def fit(
@@ -95,8 +118,10 @@ def fit(
     watch: Callable[[Round], None] = lambda _: None,
 ) -> Outcome:
     """Train until the score is perfect, stands still or is no number, or the rounds are used up."""
-    parameters = list(network.parameters())
-    optimizer = torch.optim.Adam(parameters, schedule.lr, weight_decay=schedule.weight_decay)
+    kinds = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW}
+    optimizer = kinds[schedule.optimizer](
+        list(network.parameters()), schedule.lr, weight_decay=schedule.weight_decay
+    )
     falling = torch.optim.lr_scheduler.ReduceLROnPlateau(
         optimizer,
         mode="max",
@@ -106,22 +131,28 @@ def fit(
         threshold_mode="abs",
     )
     history: list[Round] = []
+    seconds: list[tuple[float, float]] = []
     best, best_state, step = None, {}, 0
     while True:
-        lr = optimizer.param_groups[0]["lr"]
+        lr, began = optimizer.param_groups[0]["lr"], time.perf_counter()
         steps, loss, train = _train_round(network, task, schedule, optimizer, generator)
-        step += steps
-        valid = task.score(network, "valid") if math.isfinite(loss) else math.nan
+        step, trained = step + steps, time.perf_counter()
+        is_silent = len(history) < schedule.silent_rounds or not math.isfinite(loss)
+        valid = math.nan if is_silent else task.score(network, "valid")
+        seconds.append((trained - began, time.perf_counter() - trained))
         here = Round(len(history) + 1, step, loss, train, valid, lr)
         history.append(here)
         watch(here)
         is_perfect = valid >= schedule.stop_at  # however small the gain
-        if best is None or is_perfect or valid > best.valid + schedule.min_gain:
+        enough = -math.inf if best is None else best.valid + schedule.min_gain
+        if best is None or is_perfect or math.isnan(enough) or valid > enough:
             best, best_state = here, _state(network)
-        falling.step(valid)
-        ended = _end(here, best, schedule)
+        if not is_silent:
+            falling.step(valid)
+        ended = _end(history, best, schedule)
         if ended:
-            return Outcome(tuple(history), best, best_state, _state(network), ended)
+            last = _state(network)
+            return Outcome(tuple(history), best, best_state, last, ended, tuple(seconds))
 
 
 def _train_round(
@@ -139,7 +170,8 @@ def _train_round(
             loss, score = task.loss(network, batch)
             optimizer.zero_grad()
             loss.backward()
-            nn.utils.clip_grad_norm_(network.parameters(), schedule.clip)
+            if schedule.clip:
+                nn.utils.clip_grad_norm_(network.parameters(), schedule.clip)
             optimizer.step()
             losses.append(loss.detach())
             scores.append(score)
@@ -147,14 +179,29 @@ def _train_round(
     return len(losses), float(torch.stack(losses).mean()), sum(scores) / len(scores)
 
 
-def _end(here: Round, best: Round, schedule: Schedule) -> str:
+def _end(history: list[Round], best: Round, schedule: Schedule) -> str:
+    here = history[-1]
     if not math.isfinite(here.loss):
         return "diverged"
     if best.valid >= schedule.stop_at:
         return "perfect"
-    if here.round - best.round >= schedule.patience:
-        return "patience"
-    return "budget" if here.round >= schedule.max_rounds else ""
+    waited = here.round - max(best.round, schedule.silent_rounds)
+    if waited >= schedule.patience and here.round >= schedule.min_rounds:
+        ended = "patience"
+    else:
+        ended = "budget" if here.round >= schedule.max_rounds else ""
+    return "failed" if _is_failed(history, ended, schedule) else ended
+
+
+def _is_failed(history: list[Round], ended: str, schedule: Schedule) -> bool:
+    if ended == "patience" and len(history) < schedule.failed_before:
+        return True
+    if schedule.loss_limit is None:
+        return False
+    if not schedule.limit_rounds:
+        return bool(ended) and history[-1].loss > schedule.loss_limit
+    is_time = ended == "patience" or len(history) >= schedule.limit_rounds
+    return is_time and min(each.loss for each in history) > schedule.loss_limit
 
 
 def _state(network: nn.Module) -> dict[str, Tensor]:

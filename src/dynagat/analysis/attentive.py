@@ -136,10 +136,10 @@ def how_attentive(
     return measure(attention, labels=labels, noise=noise, seed=seed)
 
 
-def look(model: nn.Module, data: Any) -> dict[str, Any]:
+def look(model: nn.Module, data: Any, **marks: Any) -> dict[str, Any]:
     """`how_attentive` as plain numbers and words, for a record; or why there are none."""
     try:
-        return how_attentive(model, data).to_dict()
+        return how_attentive(model, data, **marks).to_dict()
     except ValueError as error:
         return {"refused": str(error)}
 
@@ -211,7 +211,7 @@ def _layer(
     picked = selection(rows, sample.selectable, draws)
     relative, effective, degree = sharpness(rows, draws)
     between = alike(rows, comparisons, draws)
-    loops, same, marked = _masses(views, labels, noise, draws)
+    loops, same, marked = masses(views, labels, noise, draws)
     heads = tuple(
         Head(
             layer=views[0].layer,
@@ -268,7 +268,7 @@ def _by_chance(rows: Rows, comparisons: Comparisons, draws: Resampling, seed: in
     return explained(random, comparisons, effects, draws)[0][0].value
 
 
-def _masses(
+def masses(
     views: list[LayerAttention], labels: Tensor | None, noise: Tensor | None, draws: Resampling
 ) -> tuple[Sequence[Mass | None], Sequence[Mass | None], Sequence[Mass | None]]:
     """On self-loops, on same-label edges among those that are no loops, on noise among all."""

@@ -1,10 +1,29 @@
 """The benchmarks of the paper, one declarative file each; and the same on a graph of one's own."""
 
 from dynagat.benchmarks.dictionary_lookup import DICTIONARY_LOOKUP
+from dynagat.benchmarks.edge_noise import EDGE_NOISE
+from dynagat.benchmarks.ogbn_arxiv import OGBN_ARXIV
+from dynagat.benchmarks.ogbn_mag import OGBN_MAG
+from dynagat.benchmarks.ogbn_products import OGBN_PRODUCTS
+from dynagat.benchmarks.ogbn_proteins import OGBN_PROTEINS
 from dynagat.benchmarks.own_graph import OWN_GRAPH
+from dynagat.benchmarks.pubmed import CITESEER, CORA, PUBMED
 from dynagat.experiment import Benchmark
 
-BENCHMARKS: dict[str, Benchmark] = {each.name: each for each in (DICTIONARY_LOOKUP,)}
+BENCHMARKS: dict[str, Benchmark] = {
+    each.name: each
+    for each in (
+        DICTIONARY_LOOKUP,
+        OGBN_ARXIV,
+        OGBN_PRODUCTS,
+        OGBN_MAG,
+        OGBN_PROTEINS,
+        EDGE_NOISE,
+        PUBMED,
+        CORA,
+        CITESEER,
+    )
+}
 
 
 def find(name: str) -> Benchmark:

@@ -5,6 +5,7 @@ import typer
 from dynagat.cli.benchmarks import add_benchmarks
 from dynagat.cli.data import data_app
 from dynagat.cli.graphs import add_graphs
+from dynagat.cli.tuning import tune
 
 app = typer.Typer(
     add_completion=False,
@@ -15,3 +16,4 @@ app = typer.Typer(
 add_graphs(app)
 app.add_typer(data_app, name="data")
 add_benchmarks(app)
+app.command()(tune)

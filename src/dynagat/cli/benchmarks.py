@@ -6,18 +6,20 @@ import json
 import sys
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 from rich.table import Table
 
 from dynagat.analysis.attentive import look
+from dynagat.analysis.glance import glance
 from dynagat.benchmarks import BENCHMARKS, find
 from dynagat.cli.answering import answering, err, out
 from dynagat.cli.running import run_shown
 from dynagat.experiment import Benchmark, Job, Record, Store, as_published, grid
+from dynagat.experiment.benchmark import Look
 from dynagat.experiment.files import write_whole
-from dynagat.experiment.settings import parse_numbers
+from dynagat.experiment.settings import as_text, parse_numbers, parse_settings, resolve
 from dynagat.experiment.store import read_lines
 
 records_app = typer.Typer(no_args_is_help=True, help="Move records as JSON lines.")
@@ -27,6 +29,7 @@ SHOWN = ("benchmark", "mechanism", "heads", "seed", "settings", "metrics", "seco
 
 StoreFile = Annotated[Path, typer.Option("--store", help="The SQLite file of records.")]
 DEFAULT_STORE = Path("dynagat.sqlite")
+LOOKS: dict[str, Look | None] = {"whole": look, "glance": glance, "none": None}
 
 
 def list_benchmarks() -> None:
@@ -60,13 +63,16 @@ def run(
     inspect_runs: Annotated[
         bool, typer.Option("--inspect", help="Also print how attentive each run's heads are.")
     ] = False,
+    microscope: Annotated[
+        Literal["whole", "glance", "none"] | None, typer.Option(help="How runs are looked at.")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One record per line.")] = False,
 ) -> None:
     """Run a benchmark; runs that the store has are not repeated."""
     with answering():
         asked = find(benchmark)
-        variants = _variants(asked, settings or [], published, smoke)
-        jobs = _jobs(asked, variants, mechanism, heads, seeds, smoke)
+        looks = LOOKS[microscope or asked.microscope]
+        jobs = _jobs(asked, settings or [], published, mechanism, heads, seeds, smoke, looks)
         with Store(store) as records:
             run_shown(jobs, records, workers)
             found = [records.get(job.key) for job in jobs]
@@ -76,23 +82,48 @@ def run(
                 _show_attention(done, records)
 
 
-def _variants(
-    benchmark: Benchmark, assignments: list[str], published: bool, smoke: bool
+def variants(
+    benchmark: Benchmark, mechanism: str, assignments: list[str], published: bool, smoke: bool
 ) -> list[Benchmark]:
-    """The benchmark under all the settings asked for."""
-    settings = as_published(benchmark.settings) if published else benchmark.settings
+    """The benchmark under all the settings asked for, of one mechanism."""
+    settings = benchmark.base(mechanism, named_dataset(assignments))
+    settings = as_published(settings) if published else settings
     if smoke:
         (settings,) = grid(settings, list(benchmark.smoke))
-    return [benchmark.with_settings(each) for each in grid(settings, assignments)]
+    asked = assignments if smoke else [*_swept(benchmark, assignments), *assignments]
+    return [benchmark.with_settings(each) for each in grid(settings, asked)]
+
+
+def _swept(benchmark: Benchmark, assignments: list[str]) -> list[str]:
+    """The values that the benchmark goes through where nobody sets one."""
+    given = {path for path, _ in parse_settings(benchmark.settings, assignments)}
+    return [
+        f"{name}={','.join(map(as_text, values))}"
+        for name, values in benchmark.sweep.items()
+        if resolve(benchmark.settings, name) not in given
+    ]
+
+
+def named_dataset(assignments: list[str]) -> str | None:
+    """What "dataset=NAME" says last, if anything does."""
+    named = [text.partition("=")[2].strip() for text in assignments if _names(text, "data.dataset")]
+    return named[-1] if named else None
+
+
+def _names(text: str, path: str) -> bool:
+    """Whether "name=value" sets what is at a dotted path."""
+    return text.partition("=")[0].strip() in (path, path.partition(".")[2])
 
 
 def _jobs(
     asked: Benchmark,
-    variants: list[Benchmark],
+    assignments: list[str],
+    published: bool,
     mechanisms: list[str] | None,
     heads: list[str] | None,
     seeds: list[str] | None,
     smoke: bool,
+    looks: Look | None,
 ) -> list[Job]:
     names = ",".join(mechanisms or asked.mechanisms).split(",")
     for name in names:
@@ -102,13 +133,21 @@ def _jobs(
     numbers = parse_numbers(",".join(seeds), "seeds") if seeds else list(asked.seeds)
     numbers = numbers[:1] if smoke and not seeds else numbers
     asked_heads = parse_numbers(",".join(heads), "heads") if heads else None
+    usual = {**asked.mechanisms, **(asked.published_heads if published else {})}
+    are_set = any(_names(text, "network.heads") for text in assignments)
     return [
-        Job(variant.with_heads(count), name, seed, look)
-        for variant in variants
+        Job(variant.with_heads(count), name, seed, looks)
         for name in names
-        for count in asked_heads or asked.mechanisms[name]
+        for variant in variants(asked, name, assignments, published, smoke)
+        for count in asked_heads or _own_heads(variant, name, are_set) or usual[name]
         for seed in numbers
     ]
+
+
+def _own_heads(variant: Benchmark, mechanism: str, are_set: bool) -> tuple[int, ...]:
+    """Those that its settings ask for, if somebody set or tuned them."""
+    is_tuned = "heads" in variant.tuned.get(mechanism, {})
+    return (variant.network.heads,) if are_set or is_tuned else ()
 
 
 def _show(records: list[Record], benchmark: Benchmark, as_json: bool, with_attention: bool) -> None:

@@ -13,14 +13,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from dynagat.benchmarks.own_graph import (
-    OWN_GRAPH,
-    NodeNetwork,
-    StoredGraph,
-    features_of,
-    problem_of,
-    run_in_parts,
-)
+from dynagat.benchmarks.nodes import features_of, problem_of, run_in_parts
+from dynagat.benchmarks.own_graph import OWN_GRAPH, NodeNetwork, StoredGraph
 from dynagat.comparison.predictions import Predictions
 from dynagat.data import arrays as folders
 from dynagat.data.arrays import FolderError
@@ -28,7 +22,7 @@ from dynagat.data.store import GraphData, tensor
 from dynagat.experiment import Record
 from dynagat.experiment.record import plain
 from dynagat.experiment.settings import restored
-from dynagat.nn.network import Network
+from dynagat.nn.network import Network, degrees
 
 KIND = "model"
 
@@ -73,7 +67,7 @@ class Model:
     def outputs(self, data: GraphData) -> Tensor:
         """[N, out]: what the network gives."""
         graph = data.graph(self_loops=self.self_loops)
-        x = features_of(data, graph)
+        x = features_of(data, degrees(graph))
         if x.shape[1] != self.in_dim:
             found = f"{data.name} has {x.shape[1]}"
             raise ValueError(f"the model reads {self.in_dim} features, but {found}")

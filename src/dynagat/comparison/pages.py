@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from dynagat.analysis.attentive import how_attentive
-from dynagat.benchmarks.own_graph import problem_of
+from dynagat.benchmarks.nodes import problem_of
 from dynagat.comparison.compare import Comparison
 from dynagat.comparison.page import write_page
 from dynagat.data.describe import describe

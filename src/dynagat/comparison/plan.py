@@ -9,7 +9,8 @@ from typing import Any, cast
 
 import numpy as np
 
-from dynagat.benchmarks.own_graph import OWN_GRAPH, SCORES, NodeNetwork, NodeTask
+from dynagat.benchmarks.nodes import SCORES, NodeTask
+from dynagat.benchmarks.own_graph import OWN_GRAPH, NodeNetwork
 from dynagat.data.arrays import fingerprint
 from dynagat.data.store import GraphData
 from dynagat.experiment import Benchmark, Job, grid
@@ -72,7 +73,8 @@ def make_plan(
     (first,) = grid(OWN_GRAPH.settings, list(settings))
     values = _choose(data, _layers(first))
     values |= {"data.graph": str(data.folder.resolve()), "data.content": fingerprint(data.folder)}
-    (asked,) = grid(with_values(OWN_GRAPH.settings, values), list(settings))
+    values |= {path: value for path, [value] in parse_settings(first, list(settings))}
+    asked = with_values(OWN_GRAPH.settings, values)  # at once, for one may need another
     default = range(5) if data.num_edges <= SMALL else range(3)
     return Plan(
         OWN_GRAPH.with_settings(asked),
@@ -97,11 +99,7 @@ def check_choices(
             raise ValueError(f"a comparison is of the graph it is given, but is set to {text!r}")
         if len(parse_settings(OWN_GRAPH.settings, [text])[0][1]) != 1:
             raise ValueError(f"a comparison has one value for each setting, but not {text!r}")
-    (asked,) = grid(OWN_GRAPH.settings, list(settings))
-    neighbours, layers = cast(NodeTask, asked.task).neighbours, _layers(asked)
-    if neighbours and len(neighbours) != layers:
-        many = ",".join(map(str, neighbours))
-        raise ValueError(f"neighbours must be a number for each of {layers} layers, but is {many}")
+    grid(OWN_GRAPH.settings, list(settings))  # which refuses what does not go together
 
 
 def score_of(data: GraphData) -> str:

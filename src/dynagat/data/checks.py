@@ -45,8 +45,10 @@ def check_split(split: Mapping[str, np.ndarray], count: int, source: Any) -> Non
             raise ValueError(f"{source}: {name} has {value}, but nodes are 0 to {count - 1}")
         other = part_of[index]
         if (other >= 0).any():
-            node = index[other >= 0][0]
-            raise ValueError(f"{source}: node {node} is in {names[other.max()]} and in {name}")
+            first = int(np.argmax(other >= 0))
+            more = int((other == other[first]).sum()) - 1
+            told = f"node {index[first]} is in {names[other[first]]} and in {name}"
+            raise ValueError(f"{source}: {told}" + (f", and {more} more are" if more else ""))
         if len(np.unique(index)) != len(index):
             raise ValueError(f"{source}: {name} holds a node twice")
         part_of[index] = at

@@ -1,10 +1,22 @@
-"""Experiments as values: Benchmark, run, Record, the Store of records, and who executes runs."""
+"""Experiments as values: Benchmark, run, Record, Store of records; who executes runs; tuning."""
 
-from dynagat.experiment.benchmark import Benchmark, Published, Settings, fidelity, revive, run
+from dynagat.experiment.benchmark import (
+    Benchmark,
+    Published,
+    Settings,
+    Specimen,
+    fidelity,
+    revive,
+    run,
+    validate,
+)
 from dynagat.experiment.execute import Job, execute
 from dynagat.experiment.record import Record, key_of
 from dynagat.experiment.settings import as_published, departure, departures, grid
 from dynagat.experiment.store import Store
+from dynagat.experiment.study import Study
+from dynagat.experiment.tune import Tuned, tune
+from dynagat.experiment.tuning import Tuning
 
 __all__ = [
     "Benchmark",
@@ -12,7 +24,11 @@ __all__ = [
     "Published",
     "Record",
     "Settings",
+    "Specimen",
     "Store",
+    "Study",
+    "Tuned",
+    "Tuning",
     "as_published",
     "departure",
     "departures",
@@ -22,4 +38,6 @@ __all__ = [
     "key_of",
     "revive",
     "run",
+    "tune",
+    "validate",
 ]

@@ -6,9 +6,9 @@ import io
 import math
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime, timezone
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 import torch
 from torch import nn
@@ -18,7 +18,7 @@ from dynagat.experiment.record import Record, key_of
 from dynagat.training import Outcome, Round, Schedule, Task, fit
 
 Watch = Callable[[Round], None]
-Look = Callable[[nn.Module, Any], Mapping[str, Any]]  # at a network, given its task's specimen
+Look = Callable[..., Mapping[str, Any]]  # at a network, given its task's specimen and its marks
 
 
 class Data(Protocol):
@@ -52,8 +52,23 @@ class TaskSettings(Protocol):
         ...
 
     def specimen(self, task: Any) -> Any:
-        """What the network is given when its attention is looked at: arguments of its forward."""
+        """What the network is given when its attention is looked at: arguments of its forward.
+
+        A `Specimen` where marks go with them.
+        """
         ...
+
+
+@dataclass(frozen=True, eq=False)
+class Specimen:
+    """Arguments of a network's forward, and what `how_attentive` is told of nodes and edges."""
+
+    given: Any
+    marks: Mapping[str, Any]  # "noise", "labels"
+
+    @classmethod
+    def of(cls, found: Any) -> Specimen:
+        return found if isinstance(found, cls) else cls(found, {})
 
 
 @dataclass(frozen=True)
@@ -62,12 +77,13 @@ class Published:
 
     where: str  # "Figure 3"
     mechanism: str
-    heads: int
+    heads: int | None  # None where it does not say
     settings: Mapping[str, Any]  # by last names: {"k": 10}
     metric: str
     mean: float  # in the metric's own unit: a share, not per cent
     std: float | None = None
     n: int = 1
+    divided_by: Literal["n - 1", "n"] = "n - 1"  # the squares behind std (D23)
 
 
 @dataclass(frozen=True)
@@ -76,6 +92,8 @@ class Benchmark:
 
     Only data, network, task and schedule have settings, and they determine a run together with the
     mechanism and the seed. `revision` is raised when the same settings come to mean something else.
+    What a run starts from, before anybody sets anything, is `base`: it may be another for another
+    mechanism (`tuned`), and for another data set (`by_dataset`).
     """
 
     name: str
@@ -91,10 +109,27 @@ class Benchmark:
     smoke: tuple[str, ...]  # settings that make a run short
     published: tuple[Published, ...] = ()
     revision: int = 1
+    sweep: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)  # all run, if none is set
+    search: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)  # the grid of `tune`
+    tuned: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # what it chose
+    by_dataset: Mapping[str, Settings] = field(default_factory=dict)  # "": of any other
+    microscope: Literal["whole", "glance", "none"] = "whole"  # how runs are looked at
+    caveats: Mapping[str, str] = field(default_factory=dict)  # of settings: {"k=3": "too easy"}
+    published_heads: Mapping[str, tuple[int, ...]] = field(default_factory=dict)  # if others (D17)
 
     @property
     def settings(self) -> Settings:
         return Settings(self.data, self.network, self.task, self.schedule)
+
+    def base(self, mechanism: str, dataset: str | None = None) -> Settings:
+        """The settings to start from."""
+        found = self.settings
+        if dataset is not None and self.by_dataset:
+            found = self.by_dataset.get(dataset) or self.by_dataset[""]
+            found = settings.with_values(found, {"data.dataset": dataset})
+        tuned = self.tuned.get(mechanism, {})
+        by_path = {settings.resolve(found, name): value for name, value in tuned.items()}
+        return settings.with_values(found, by_path)
 
     def with_settings(self, new: Settings) -> Benchmark:
         return replace(self, **{name: getattr(new, name) for name in PARTS})
@@ -107,7 +142,8 @@ class Benchmark:
         if record.settings.get("revision") != self.revision:
             raise ValueError(f"run {record.key} is of another revision of {self.name}")
         told = {name: value for name, value in record.settings.items() if name != "revision"}
-        return self.with_settings(settings.restored(self.settings, told))
+        start = self.base(record.mechanism, told["data"].get("dataset"))
+        return self.with_settings(settings.restored(start, told))
 
     def key(self, mechanism: str, seed: int) -> str:
         return key_of(self.name, mechanism, seed, self._told())
@@ -125,6 +161,12 @@ class Settings:
     task: TaskSettings
     schedule: Schedule
 
+    def __post_init__(self) -> None:
+        """A task may refuse networks that it can't be asked of: `check`, if it has that."""
+        check = getattr(self.task, "check", None)
+        if check is not None:
+            check(self.network)
+
 
 PARTS = ("data", "network", "task", "schedule")
 
@@ -140,25 +182,18 @@ def run(
 
     What `look` finds when all is done goes into the exhibits, as "microscope".
     """
-    if mechanism not in benchmark.mechanisms:
-        known = ", ".join(benchmark.mechanisms)
-        raise ValueError(f"{benchmark.name} has no mechanism {mechanism!r}; it has {known}")
     torch.optim.Adam([torch.zeros(1)])  # the first of a process imports for seconds: no run's time
     started = time.perf_counter()
     created = datetime.now(timezone.utc).isoformat(timespec="seconds")
     with surroundings.peak_memory() as peak, torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
-        data = benchmark.data.load(seed)
-        network = benchmark.network.build(data, mechanism)
-        task = benchmark.task.on(data, benchmark.schedule)
-        generator = torch.Generator().manual_seed(seed)
-        outcome = fit(network, task, benchmark.schedule, generator, watch)
+        network, task, outcome = _fitted(benchmark, mechanism, seed, watch)
         network.load_state_dict(outcome.best_state)
         metrics = benchmark.task.metrics(task, network, outcome)
         exhibits = benchmark.task.exhibits(task, network)
     seconds = round(time.perf_counter() - started, 3)
     if look is not None:
-        exhibits = exhibits | {"microscope": look(network, benchmark.task.specimen(task))}
+        seen = Specimen.of(benchmark.task.specimen(task))
+        exhibits = exhibits | {"microscope": look(network, seen.given, **seen.marks)}
     return Record(
         key=benchmark.key(mechanism, seed),
         benchmark=benchmark.name,
@@ -177,13 +212,38 @@ def run(
         commit=surroundings.commit(),
         created=created,
         exhibits=exhibits,
+        round_seconds=[[round(part, 4) for part in each] for each in outcome.seconds],
         weights=_saved(network),
     )
 
 
+def validate(
+    benchmark: Benchmark, mechanism: str, seed: int, watch: Watch = lambda _: None
+) -> Outcome:
+    """Load, build, fit, as `run` does; but nothing is asked of the test data."""
+    with torch.random.fork_rng(devices=[]):
+        return _fitted(benchmark, mechanism, seed, watch)[2]
+
+
+def _fitted(
+    benchmark: Benchmark, mechanism: str, seed: int, watch: Watch
+) -> tuple[nn.Module, Task, Outcome]:
+    """Sets the seed of torch's own generator."""
+    if mechanism not in benchmark.mechanisms:
+        known = ", ".join(benchmark.mechanisms)
+        raise ValueError(f"{benchmark.name} has no mechanism {mechanism!r}; it has {known}")
+    torch.manual_seed(seed)
+    data = benchmark.data.load(seed)
+    network = benchmark.network.build(data, mechanism)
+    task = benchmark.task.on(data, benchmark.schedule)
+    generator = torch.Generator().manual_seed(seed)
+    schedule = benchmark.schedule.of(mechanism)
+    return network, task, fit(network, task, schedule, generator, watch)
+
+
 def revive(
     benchmark: Benchmark, mechanism: str, seed: int, weights: bytes
-) -> tuple[nn.Module, Any]:
+) -> tuple[nn.Module, Specimen]:
     """The network of a run as it was at its end, and the specimen to look at it with."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
@@ -191,7 +251,7 @@ def revive(
         network = benchmark.network.build(data, mechanism)
         task = benchmark.task.on(data, benchmark.schedule)
     network.load_state_dict(torch.load(io.BytesIO(weights), weights_only=True))
-    return network, benchmark.task.specimen(task)
+    return network, Specimen.of(benchmark.task.specimen(task))
 
 
 def _saved(network: nn.Module) -> bytes:

@@ -15,6 +15,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from dataclasses import dataclass
+from types import TracebackType
 from typing import Any
 
 import torch
@@ -62,33 +63,25 @@ def _in_this_process(jobs: list[Job], watch: Watch) -> Iterator[Record]:
 
 
 def _in_processes(jobs: list[Job], workers: int, watch: Watch) -> Iterator[Record]:
-    """Spawned, for forked ones would share threads with torch; each with its part of the cores."""
-    threads = max(1, (os.cpu_count() or 1) // workers)
-    context = multiprocessing.get_context("spawn")
-    rounds = context.Queue()
-    pool = ProcessPoolExecutor(workers, context, _start_worker, (threads, rounds, os.getpid()))
     heard: Counter[int] = Counter()
-
-    def hear(seconds: float) -> bool:
-        """Pass on a round that a worker tells, if there is one within so many seconds."""
-        try:
-            number, seen = rounds.get(timeout=seconds)
-        except queue.Empty:
-            return False
-        heard[number] += 1
-        watch(jobs[number], seen)
-        return True
-
-    # Not concurrent.futures.wait: interrupted, it may leave futures locked, and the pool hangs.
-    ended: queue.SimpleQueue[Future[Record]] = queue.SimpleQueue()
     numbers: dict[Future[Record], int] = {}
-    try:
+
+    with Crew(workers) as crew:
+
+        def hear(seconds: float) -> bool:
+            """Pass on a round that a worker tells, if there is one within so many seconds."""
+            told = crew.hear(seconds)
+            if told is None:
+                return False
+            number, seen = told
+            heard[number] += 1
+            watch(jobs[number], seen)
+            return True
+
         for number, job in enumerate(jobs):
-            future = pool.submit(_run_in_worker, number, job)
-            numbers[future] = number
-            future.add_done_callback(ended.put)
+            numbers[crew.submit(_run_in_worker, number, job)] = number
         while numbers:
-            done = _taken(ended, 0.1)
+            done = crew.taken(0.1)
             while hear(0):
                 pass
             for future in sorted(done, key=lambda each: each.exception() is not None):
@@ -96,30 +89,68 @@ def _in_processes(jobs: list[Job], workers: int, watch: Watch) -> Iterator[Recor
                 while heard[number] < len(record.history) and hear(1):
                     pass
                 yield record
-    finally:
-        processes = list((getattr(pool, "_processes", None) or {}).values())
-        pool.shutdown(wait=False, cancel_futures=True)
+
+
+class Crew:
+    """Worker processes, each with its part of the cores; they end with the block.
+
+    Spawned, for forked ones would share threads with torch.
+    """
+
+    def __init__(self, workers: int) -> None:
+        threads = max(1, (os.cpu_count() or 1) // workers)
+        context = multiprocessing.get_context("spawn")
+        self._told = context.Queue()
+        start = (threads, self._told, os.getpid())
+        self._pool = ProcessPoolExecutor(workers, context, _start_worker, start)
+        # Not concurrent.futures.wait: interrupted, it may leave futures locked, and the pool hangs.
+        self._ended: queue.SimpleQueue[Future[Any]] = queue.SimpleQueue()
+
+    def __enter__(self) -> Crew:
+        return self
+
+    def __exit__(
+        self, kind: type | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        processes = list((getattr(self._pool, "_processes", None) or {}).values())
+        self._pool.shutdown(wait=False, cancel_futures=True)
         for process in processes:  # those still busy have nothing to save
             process.terminate()
 
+    def submit(self, work: Callable[..., Any], *arguments: Any) -> Future[Any]:
+        future = self._pool.submit(work, *arguments)
+        future.add_done_callback(self._ended.put)
+        return future
 
-def _taken(ended: queue.SimpleQueue[Future[Record]], seconds: float) -> list[Future[Record]]:
-    """All that are there, if one comes within so many seconds."""
-    try:
-        found = [ended.get(timeout=seconds)]
-    except queue.Empty:
-        return []
-    while not ended.empty():
-        found.append(ended.get())
-    return found
+    def hear(self, seconds: float) -> Any:
+        """What a worker told by `tell`, if there is something within so many seconds."""
+        try:
+            return self._told.get(timeout=seconds)
+        except queue.Empty:
+            return None
+
+    def taken(self, seconds: float) -> list[Future[Any]]:
+        """All that have ended, if one does within so many seconds."""
+        try:
+            found = [self._ended.get(timeout=seconds)]
+        except queue.Empty:
+            return []
+        while not self._ended.empty():
+            found.append(self._ended.get())
+        return found
 
 
-_rounds: Any = None  # in a worker: where its rounds are told
+_told: Any = None  # in a worker: where it tells
 
 
-def _start_worker(threads: int, rounds: Any, parent: int) -> None:
-    global _rounds
-    _rounds = rounds
+def tell(what: Any) -> None:
+    """From a worker, to who hears the crew."""
+    _told.put(what)
+
+
+def _start_worker(threads: int, told: Any, parent: int) -> None:
+    global _told
+    _told = told
     torch.set_num_threads(threads)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle
     threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
@@ -133,4 +164,4 @@ def _end_with(parent: int) -> None:
 
 
 def _run_in_worker(number: int, job: Job) -> Record:
-    return job.run(lambda seen: _rounds.put((number, seen)))
+    return job.run(lambda seen: tell((number, seen)))

@@ -82,7 +82,7 @@ class Progress:
         return (
             f"  {name}: "
             f"round {seen.round}/{limit} loss {seen.loss:.4f} valid {seen.valid:.4f} "
-            f"(at most {_clock(left)} left)"
+            f"(at most {clock(left)} left)"
         )
 
     def _name(self, mechanism: str, heads: int, seed: int, settings: Mapping[str, Any]) -> str:
@@ -93,8 +93,8 @@ class Progress:
     def _all(self) -> str:
         done, total = len(self.finished), len(self.jobs)
         spent = time.perf_counter() - self.started
-        left = f", about {_clock(spent / done * (total - done))} left" if done else ""
-        return f"{done} of {total} runs, {_clock(spent)} so far{left}"
+        left = f", about {clock(spent / done * (total - done))} left" if done else ""
+        return f"{done} of {total} runs, {clock(spent)} so far{left}"
 
 
 def _varied(jobs: list[Job]) -> list[str]:
@@ -104,7 +104,7 @@ def _varied(jobs: list[Job]) -> list[str]:
     return [path for path in paths if not path.endswith(".heads")]
 
 
-def _clock(seconds: float) -> str:
+def clock(seconds: float) -> str:
     whole = int(seconds)
     if whole < 60:
         return f"{whole} s"

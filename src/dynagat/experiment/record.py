@@ -25,7 +25,7 @@ class Record:
     settings: Mapping[str, Any]
     metrics: Mapping[str, float]
     history: list[Mapping[str, float]]
-    ended: str  # "perfect", "patience", "budget" or "diverged"
+    ended: str  # "perfect", "patience", "budget", "failed" or "diverged"
     converged: bool
     seconds: float
     peak_memory_bytes: int
@@ -33,6 +33,7 @@ class Record:
     commit: str
     created: str
     exhibits: Mapping[str, Any] = field(default_factory=dict)  # what pictures are drawn from
+    round_seconds: list[list[float]] = field(default_factory=list)  # training and evaluation
     weights: bytes | None = field(default=None, repr=False)  # as torch saves them; not in the JSON
 
     def setting(self, name: str) -> Any:
@@ -54,7 +55,7 @@ class Record:
         if not isinstance(found, dict):
             raise ValueError(f"a record must be a JSON object, but is a {type(found).__name__}")
         names = {each.name for each in fields(cls)} - {"weights"}
-        missing = names - set(found) - {"exhibits"}
+        missing = names - set(found) - {"exhibits", "round_seconds"}
         if missing or set(found) - names:
             odd = f"lacks {sorted(missing)}" if missing else f"has {sorted(set(found) - names)}"
             raise ValueError(f"a record must have the fields of this version, but it {odd}")

@@ -68,9 +68,21 @@ def as_dict(value: Any, *, whole: bool = True) -> Any:
 
 
 def restored(value: T, plain: Mapping[str, Any]) -> T:
-    """The record that `as_dict` made this of, given another of its kind."""
-    told = flat(plain).items()
-    return with_values(value, {p: tuple(v) if isinstance(v, list) else v for p, v in told})
+    """The record that `as_dict` made this of, whole or not, given another of its kind."""
+    told = {**_untold(value), **flat(plain)}
+    return with_values(value, {p: tuple(v) if isinstance(v, list) else v for p, v in told.items()})
+
+
+def _untold(value: Any, prefix: str = "") -> dict[str, Any]:
+    """What a field that "came later" had in records that do not tell it."""
+    found = {}
+    for each in fields(value):
+        inner = getattr(value, each.name)
+        if is_dataclass(inner):
+            found |= _untold(inner, f"{prefix}{each.name}.")
+        elif "later" in each.metadata:
+            found[f"{prefix}{each.name}"] = each.default
+    return found
 
 
 def flat(settings: Mapping[str, Any]) -> dict[str, Any]:
@@ -150,6 +162,33 @@ def _parse_several(path: str, kind: Any, text: str) -> list[Any]:
     if kind in (int, float):
         return [_parse(path, kind, part) for part in text.split(",")]
     return [_parse(path, kind, text)]
+
+
+def parse_choices(value: Any, assignment: str) -> tuple[str, tuple[Any, ...]]:
+    """The dotted name and the values of "bias=true,false"; tuples are parted as in "a=1,2;3,4"."""
+    name, equals, rest = assignment.partition("=")
+    if not equals:
+        raise ValueError(f"choices must be written name=value,value, but are {assignment!r}")
+    path = resolve(value, name.strip())
+    kind = _kind(value, path)
+    if kind is int and "-" in rest.strip()[1:]:
+        return path, tuple(parse_numbers(rest.strip(), path))
+    is_tuple = any(typing.get_origin(each) is tuple for each in (kind, *typing.get_args(kind)))
+    parts = rest.split(";" if is_tuple else ",")
+    return path, tuple(dict.fromkeys(_parse(path, kind, part.strip()) for part in parts))
+
+
+def as_text(value: Any) -> str:
+    """As it is written after "name="."""
+    if isinstance(value, (tuple, list)):
+        return ",".join(map(as_text, value))
+    return str(value).lower() if value is None or isinstance(value, bool) else str(value)
+
+
+def short_name(value: Any, path: str) -> str:
+    """The last name of a dotted one, where it is enough."""
+    last = path.split(".")[-1]
+    return path if [each.split(".")[-1] for each in paths(value)].count(last) > 1 else last
 
 
 def parse_numbers(text: str, name: str) -> list[int]:

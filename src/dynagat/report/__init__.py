@@ -8,21 +8,27 @@ from pathlib import Path
 from rich.console import Console
 
 from dynagat.experiment import Benchmark, Record
+from dynagat.report import costs
 from dynagat.report.docs import write_markdown
 from dynagat.report.figures import figure_1, figure_3, gin_figure
 from dynagat.report.headline import headline
+from dynagat.report.noise_figures import figure_4, noise_figure
+from dynagat.report.notes import notes
 from dynagat.report.page import write_page
-from dynagat.report.render import LEGEND, markdown, rich_table
-from dynagat.report.tables import Row, families, rows
+from dynagat.report.provenance import made_up
+from dynagat.report.render import LEGEND, markdown, plain_table, rich_table
+from dynagat.report.tables import Row, current, families, rows
 
 __all__ = [
     "Row",
     "families",
     "figure_1",
     "figure_3",
+    "figure_4",
     "gin_figure",
     "headline",
     "markdown",
+    "noise_figure",
     "print_tables",
     "rich_table",
     "rows",
@@ -48,13 +54,17 @@ def print_tables(
     """What was found, in words, and the tables that say it in numbers."""
     known = list(records)
     for benchmark in benchmarks:
-        found = rows(known, benchmark)
+        found, made = rows(known, benchmark), made_up(current(known, benchmark))
         console.print(benchmark.title, style="bold", markup=False, highlight=False)
-        for sentence in headline(benchmark, found):
+        for sentence in headline(benchmark, found, made):
             console.print(f"  {sentence}", markup=False, highlight=False)
         for _, members in families(found):
             console.print()
             console.print(rich_table(members))
         if found:
-            console.print(LEGEND, style="dim", markup=False, highlight=False)
+            for words in (LEGEND, *notes(benchmark, found)):
+                console.print(words, style="dim", markup=False, highlight=False)
+        if made:  # a table of results would say nothing of them
+            lines = [each.cells() for each in costs.costs(known, benchmark)]
+            console.print(plain_table("Time and memory", costs.COLUMNS, costs.LEFT, lines))
         console.print()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from dynagat.analysis.resample import two_digits
@@ -30,7 +31,12 @@ def attentive_rows(found: list[Row]) -> list[list[str]]:
 
 
 def heads_of(row: Row) -> list[dict[str, Any]]:
-    """Every head of every run that the microscope measured."""
+    """Every head of every run that the microscope measured; a glance gives no verdict."""
+    return [head for head in glanced(row) if "verdict" in head]
+
+
+def glanced(row: Row) -> list[dict[str, Any]]:
+    """Every head of every run that was looked at, or glanced at."""
     seen = [run.exhibits.get("microscope") or {} for run in row.runs]
     return [head for each in seen for layer in each.get("layers", ()) for head in layer["heads"]]
 
@@ -45,7 +51,7 @@ def _cells(row: Row, heads: list[dict[str, Any]]) -> list[str]:
         return two_digits(value) if digits == 2 else f"{value:.{digits}f}"
 
     verdicts = Counter(head["verdict"] for head in heads)
-    runs = sum("layers" in (run.exhibits.get("microscope") or {}) for run in row.runs)
+    runs = sum(bool(heads_of(replace(row, runs=(run,)))) for run in row.runs)
     return [
         row.label,
         wording.name_of(row.mechanism),

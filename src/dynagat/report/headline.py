@@ -9,40 +9,55 @@ from collections.abc import Iterable, Iterator
 from dynagat.experiment import Benchmark
 from dynagat.report import wording
 from dynagat.report.attentive import heads_of
+from dynagat.report.noise import RIVAL, answers
 from dynagat.report.tables import OURS, Row, families
 
 SHORTFALL = 0.01  # how far below the paper's number is worth a sentence; relative if no share
-RIVAL = "gat"  # whom the paper claims to beat
 
 
-def headline(benchmark: Benchmark, rows: list[Row]) -> list[str]:
-    """Sentences: lost comparisons, results, shortfalls, the other comparisons, unfinished runs."""
+def headline(benchmark: Benchmark, rows: list[Row], made_up: int = 0) -> list[str]:
+    """Sentences: lost comparisons, results, shortfalls, the other comparisons, unfinished runs.
+
+    Of rows, and of the number of runs on made-up data.
+    """
+    made = [f"{wording.count(made_up, 'run')} on made-up data: time and memory only, see below."]
     if not rows:
-        return [f"{benchmark.name} has not been run yet."]
+        return made if made_up else [f"{benchmark.name} has not been run yet."]
     told = [members for _, members in families(rows) if is_told(members[0])]
     told = told or [members for _, members in families(rows)]
     spoken: list[str] = []
-    for say in (_lost, _reached, _short, _equalled, _won, _seen):
-        for members in told:
-            spoken += [_of_family(sentence, members[0]) for sentence in say(members)]
+    for say in (_lost, _reached, _short, _equalled, _won, answers, _seen):
+        for members in (part for family in told for part in _by_dataset(family)):
+            spoken += [_placed(sentence, members[0]) for sentence in say(members)]
     left = len(families(rows)) - len(told)
     if left:
         spoken.append(f"{wording.count(left, 'table')} of other settings: see below.")
-    return spoken + list(_unfinished(rows))
+    return spoken + list(_unfinished(rows)) + (made if made_up else [])
 
 
 def is_told(row: Row) -> bool:
     """Tables of the two fidelities are; what was tried out speaks for itself."""
-    return not row.changed
+    return not row.changed.keys() - row.caveats.keys()
 
 
-def _of_family(sentence: str, row: Row) -> str:
-    if row.family == "corrected":
-        return sentence
+def _by_dataset(family: list[Row]) -> list[list[Row]]:
+    found: dict[str | None, list[Row]] = {}
+    for row in family:
+        found.setdefault(row.swept.get("dataset"), []).append(row)
+    return list(found.values())
+
+
+def _placed(sentence: str, row: Row) -> str:
+    """With the data set, the fidelity and the caveats that it is under before it."""
+    place = f"on {row.swept['dataset']}" if "dataset" in row.swept else ""
     words = row.family.replace("as-published", "as the released code does it")
+    words = "" if row.fidelity == "corrected" and is_told(row) else words
+    told = "; ".join(word for word in (place, words, *row.caveats.values()) if word)
+    if not told:
+        return sentence
     if not sentence.startswith(tuple(wording.NAMES.values())):
         sentence = sentence[0].lower() + sentence[1:]
-    return f"{words[0].upper()}{words[1:]}: {sentence}"
+    return f"{told[0].upper()}{told[1:]}{', ' if told == place else ': '}{sentence}"
 
 
 def _lost(members: list[Row]) -> Iterator[str]:
@@ -143,6 +158,9 @@ def _unfinished(rows: list[Row]) -> Iterator[str]:
     runs = wording.count(sum(len(row.runs) for row in rows), "run")
     stopped = sum(row.not_converged for row in rows)
     diverged = sum(row.diverged for row in rows)
+    failed = sum(row.failed for row in rows)
+    if failed:
+        yield f"{failed} of {runs} failed the released code's rule and are left out, as there."
     if stopped:
         yield f"{stopped} of {runs} did not converge: cut off at the last round, or diverged."
     if diverged:
@@ -192,25 +210,32 @@ def _ours(group: list[Row]) -> str:
 
 def _tally(some: list[Row], all_: list[Row]) -> str:
     """ "at 17 of 17 values of k, 4–20" """
-    names = list(all_[0].swept)
+    names = _names(all_[0])
     if len(all_) == 1:
         return _where(all_)
-    if len(names) > 1:
+    if len(names) != 1:
         return f"at {len(some)} of {len(all_)} settings"
     return f"at {len(some)} of {len(all_)} values of {names[0]}, {_places(some)}"
 
 
 def _where(group: list[Row]) -> str:
-    """ "at k = 4–6, 9"; nothing where the paper varies nothing."""
-    names = list(group[0].swept)
+    """ "at k = 4–6, 9"; nothing where the paper varies nothing but the data set."""
+    names = _names(group[0])
     if len(names) == 1:
         return f"at {names[0]} = {_places(group)}"
     return f"at {wording.listed([row.label for row in group])}" if names else ""
 
 
+def _names(row: Row) -> list[str]:
+    return [name for name in row.swept if name != "dataset"]
+
+
 def _places(group: list[Row]) -> str:
-    (name,) = group[0].swept
-    return wording.several([row.swept[name] for row in group]).replace("-", "–").replace(",", ", ")
+    (name,) = _names(group[0])
+    values = [row.swept[name] for row in group]
+    if all(type(value) is float for value in values):
+        return wording.stretches(values)
+    return wording.several(values).replace("-", "–").replace(",", ", ")
 
 
 def _said(*words: str) -> str:

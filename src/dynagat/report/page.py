@@ -14,33 +14,25 @@ from markupsafe import Markup
 from dynagat.benchmarks.dictionary_lookup import DICTIONARY_LOOKUP
 from dynagat.experiment import Benchmark, Record, departures
 from dynagat.experiment.files import write_whole
-from dynagat.report import attentive, wording
+from dynagat.report import attentive, costs, noise, wording
 from dynagat.report.attention import SEEDS_SHOWN, UNIT, shown_runs, start_of
 from dynagat.report.attentive import attentive_rows, heads_of
-from dynagat.report.figures import INK, QUERY_COLOURS, figure_1, figure_3, gin_figure
+from dynagat.report.figures import INK, QUERY_COLOURS
 from dynagat.report.headline import headline, is_told
-from dynagat.report.provenance import commands, first_command, told
-from dynagat.report.render import COLUMNS, LEFT, caption, cells
-from dynagat.report.tables import OURS, Row, current, families, metrics_of, rows
+from dynagat.report.notes import notes
+from dynagat.report.pictures import pictures
+from dynagat.report.provenance import commands, first_command, made_up, told
+from dynagat.report.render import COLUMNS, LEFT, caption, cells, full_name
+from dynagat.report.tables import (
+    OURS,
+    Row,
+    current,
+    families,
+    metrics_of,
+    rows,
+    untested_rows,
+)
 
-FIGURES = {
-    DICTIONARY_LOOKUP.name: (
-        (
-            figure_1,
-            "Figure 1. How much each query (row) attends to each key (column) in one test graph,"
-            " and the same rows as lines: in GAT they all peak at the same key.",
-        ),
-        (
-            figure_3,
-            "Figure 3. Accuracy as the dictionary grows. Lines are means over seeds, bands one"
-            " standard deviation; hollow markers are the paper's.",
-        ),
-        (
-            gin_figure,
-            "The appendix's figure of GIN, which attends to nothing, beside GATv2.",
-        ),
-    )
-}
 DETAILS = (*COLUMNS[:3], "95% interval", "effect size", "p two-sided", "Welch", "Welch two-sided",
            "paired", "paired two-sided", "GATv2 heads", "ended", "paper's place")  # fmt: skip
 
@@ -60,6 +52,7 @@ def page(records: list[Record], benchmarks: list[Benchmark]) -> str:
     return template(Path(__file__).with_suffix(".html")).render(
         attention=for_script(_attention(shown)),
         has_attention=bool(shown),
+        wants_attention=bool(shown) or DICTIONARY_LOOKUP in benchmarks,
         left_out=left_out,
         seeds_shown=SEEDS_SHOWN,
         attention_command=first_command(DICTIONARY_LOOKUP),
@@ -112,42 +105,66 @@ def _section(records: list[Record], benchmark: Benchmark) -> dict[str, Any]:
     found = by_metric[0]
     return {
         "benchmark": benchmark,
-        "headline": headline(benchmark, found),
-        "figures": _figures(records, benchmark) if found else [],
+        "headline": headline(benchmark, found, made_up(current(records, benchmark))),
+        "figures": _figures(records, benchmark),
         "tables": [
             _table(family, open_=each is found and is_told(family[0]))
             for each in by_metric
             for _, family in families(each)
         ],
-        "attentive": [
-            {"family": name, "rows": attentive_rows(family)}
-            for name, family in families(found)
-            if any(map(heads_of, family))
-        ],
-        "attentive_columns": attentive.COLUMNS,
-        "attentive_left": attentive.LEFT,
-        "attentive_legend": attentive.LEGEND,
+        "notes": notes(benchmark, found),
+        "seen": [*_attentive(found), *_noise(found)],
+        "costs": _plain_table(
+            "Time and memory",
+            costs,
+            [each.cells() for each in costs.costs(records, benchmark)],
+        ),
         "columns": COLUMNS,
         "details": DETAILS,
         "left": LEFT,
         "first_command": first_command(benchmark),
-        "commands": commands(benchmark, found),
+        "commands": commands(benchmark, untested_rows(records, benchmark, benchmark.metric)),
         "told": told(current(records, benchmark)),
         "departures": [_departure(mark) for mark in departures(benchmark.settings)],
     }
 
 
 def _figures(records: list[Record], benchmark: Benchmark) -> list[dict[str, Any]]:
-    drawn = [(draw, draw(records), words) for draw, words in FIGURES.get(benchmark.name, ())]
     return [
         {
-            "svg": Markup(svg.replace(INK, "currentColor")),
-            "words": words,
-            "wide": draw is figure_1,  # its numbers need room: it scrolls on a phone
+            "svg": Markup(each.svg.replace(INK, "currentColor")),
+            "words": each.words,
+            "wide": each.wide,
         }
-        for draw, svg, words in drawn
-        if svg is not None
+        for each in pictures(records, benchmark)
     ]
+
+
+def _attentive(found: list[Row]) -> list[dict[str, Any]]:
+    return [
+        _plain_table(f"How attentive ({full_name(family[0])})", attentive, attentive_rows(family))
+        for _, family in families(found)
+        if any(map(heads_of, family))
+    ]
+
+
+def _noise(found: list[Row]) -> list[dict[str, Any]]:
+    return [
+        _plain_table(f"Attention on noise ({full_name(family[0])})", noise, lines)
+        for _, family in families(found)
+        if (lines := [each.cells() for each in noise.noise_seen(family)])
+    ]
+
+
+def _plain_table(title: str, kind: Any, lines: list[list[str]]) -> dict[str, Any]:
+    """Of a module that has COLUMNS, LEFT and a LEGEND."""
+    return {
+        "title": title,
+        "columns": kind.COLUMNS,
+        "left": kind.LEFT,
+        "rows": lines,
+        "legend": kind.LEGEND,
+    }
 
 
 def _table(family: list[Row], open_: bool) -> dict[str, Any]:

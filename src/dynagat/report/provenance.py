@@ -8,7 +8,7 @@ from typing import Any
 from dynagat.experiment import Benchmark, Record
 from dynagat.experiment.settings import paths
 from dynagat.report import wording
-from dynagat.report.tables import Row
+from dynagat.report.tables import Row, is_made
 
 
 def first_command(benchmark: Benchmark) -> str:
@@ -21,7 +21,10 @@ def commands(benchmark: Benchmark, rows: list[Row]) -> list[str]:
     for row in rows:
         seeds = tuple(run.seed for run in row.runs)
         budget = tuple(row.budget.items())
-        lots.setdefault((row.family, row.mechanism, row.heads, seeds, budget), []).append(row)
+        # --set takes several numbers, but one name
+        names = tuple(v for v in row.swept.values() if not isinstance(v, (int, float)))
+        lot = (row.family, names, row.mechanism, row.heads, seeds, budget)
+        lots.setdefault(lot, []).append(row)
     return [_command(benchmark, lot) for lot in lots.values()]
 
 
@@ -45,6 +48,11 @@ def _shortest(path: str, known: list[str]) -> str:
     return last if sum(each.split(".")[-1] == last for each in known) == 1 else path
 
 
+def made_up(records: list[Record]) -> int:
+    """How many of them are of made-up data."""
+    return sum(map(is_made, records))
+
+
 def told(records: list[Record]) -> Mapping[str, str]:
     """What the records say of their making, in words."""
     if not records:
@@ -54,8 +62,10 @@ def told(records: list[Record]) -> Mapping[str, str]:
     seeds = f"{wording.count(len(numbers), 'seed')} ({wording.several(numbers)})"
     seconds = sum(record.seconds for record in records)
     memory = max(record.peak_memory_bytes for record in records)
+    made = {"made up": f"the data of {made_up(records)} of these runs"} if made_up(records) else {}
     return {
         "runs": f"{len(records):,} with {seeds}",
+        **made,
         "made": dates[0] if dates[0] == dates[-1] else f"{dates[0]} to {dates[-1]}",
         "time": f"{duration(seconds)} in all, {duration(seconds / len(records))} a run",
         "memory": f"at most {memory / 2**20:,.0f} MiB a run",

@@ -21,7 +21,12 @@ LEGEND = (
 def caption(row: Row) -> str:
     """Of the table that the row is in."""
     unit = ", per cent" if wording.is_share(row.metric) else ""
-    return f"{wording.metric_words(row.metric)}{unit} ({row.family})"
+    return f"{wording.metric_words(row.metric)}{unit} ({full_name(row)})"
+
+
+def full_name(row: Row) -> str:
+    """Of the row's family, with what must be said of it."""
+    return "; ".join([row.family, *row.caveats.values()])
 
 
 def cells(row: Row) -> list[str]:
@@ -40,8 +45,15 @@ def cells(row: Row) -> list[str]:
         wording.signed(row.difference, metric),
         "" if row.mechanism == OURS else wording.p_value(row.p),
         "" if row.mechanism == OURS else wording.p_value(row.p_holm),
-        f"{row.not_converged} of {len(row.runs)}" if row.not_converged else "",
+        unfinished(row),
     ]
+
+
+def unfinished(row: Row) -> str:
+    """ "2 of 10, 3 failed": those that failed the released code's rule are apart."""
+    stopped = f"{row.not_converged} of {len(row.counted)}" if row.not_converged else ""
+    failed = f"{row.failed} failed" if row.failed else ""
+    return ", ".join(word for word in (stopped, failed) if word)
 
 
 def rich_table(rows: list[Row]) -> Table:
@@ -56,6 +68,16 @@ def rich_table(rows: list[Row]) -> Table:
             table.add_section()
         table.add_row(*cells(row), style="bold" if row.mechanism == OURS else "")
         before = row
+    return table
+
+
+def plain_table(title: str, columns: Sequence[str], left: int, lines: list[list[str]]) -> Table:
+    """For the terminal; the first columns of words, the others of numbers."""
+    table = Table(title=title, title_justify="left", box=None, pad_edge=False)
+    for place, name in enumerate(columns):
+        table.add_column(name, justify="left" if place < left else "right")
+    for line in lines:
+        table.add_row(*line)
     return table
 
 

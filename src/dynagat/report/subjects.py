@@ -68,7 +68,7 @@ def of_run(record: Record, store: Store) -> Subject:
         )
     benchmark = find(record.benchmark).as_recorded(record)
     network, specimen = revive(benchmark, record.mechanism, record.seed, weights)
-    return Subject(title_of(record), network, specimen)
+    return Subject(title_of(record), network, specimen.given, dict(specimen.marks))
 
 
 def find_run(

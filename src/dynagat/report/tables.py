@@ -1,7 +1,7 @@
 """rows: what was measured beside what the paper prints, one row per mechanism and settings.
 
 Rows that differ only in what the paper varies (k, say) are a family: one table, one correction for
-many tests.
+many tests. Runs on made-up data tell time and memory, and are in no such row.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from itertools import groupby
 from typing import Any
 
 from dynagat.experiment import Benchmark, Published, Record, as_published
-from dynagat.experiment.settings import as_dict, departures, flat
+from dynagat.experiment.settings import as_dict, departures, flat, restored
 from dynagat.report import wording
 from dynagat.significance import Comparison, Sample, bootstrap_interval, compare, holm
 
@@ -33,6 +33,7 @@ class Row:
     swept: Mapping[str, Any]  # the settings by which the paper tells its numbers apart: {"k": 10}
     budget: Mapping[str, Any]  # {"schedule.max_rounds": 12}, where it is not the fidelity's
     changed: Mapping[str, Any]  # the others that are not the fidelity's, by dotted name
+    caveats: Mapping[str, str]  # what must be said of some of the changed, by the same names
     fidelity: str  # the nearer one where `changed` holds some of its fields
     mechanism: str
     heads: int
@@ -46,16 +47,21 @@ class Row:
     @property
     def label(self) -> str:
         told = [*self.swept.items(), *((_last(path), v) for path, v in self.budget.items())]
-        return ", ".join(f"{k}={wording.setting_text(v)}" for k, v in told) or "default"
+        return ", ".join(wording.told_setting(k, v) for k, v in told) or "default"
 
     @property
     def title(self) -> str:
         return wording.title_of(self.mechanism, self.heads)
 
     @cached_property
+    def counted(self) -> tuple[Record, ...]:
+        """Without the runs that failed the released code's rule (D20), where it was asked for."""
+        return tuple(run for run in self.runs if run.ended != "failed")
+
+    @cached_property
     def values(self) -> dict[int, float]:
         """The metric by seed; runs without a number are not in it, see `diverged`."""
-        found = {run.seed: run.metrics.get(self.metric, math.nan) for run in self.runs}
+        found = {run.seed: run.metrics.get(self.metric, math.nan) for run in self.counted}
         return {seed: value for seed, value in found.items() if math.isfinite(value)}
 
     @cached_property
@@ -83,28 +89,51 @@ class Row:
 
     @property
     def diverged(self) -> int:
-        return len(self.runs) - len(self.values)
+        return len(self.counted) - len(self.values)
 
     @property
     def not_converged(self) -> int:
-        return sum(not run.converged for run in self.runs)
+        """Runs that were cut off; one of a fixed number of rounds is not, unless they are fewer."""
+        is_shorter = "schedule.max_rounds" in self.budget
+        cut = [run for run in self.counted if not run.converged]
+        return sum(is_shorter or not _is_fixed(run) for run in cut)
+
+    @property
+    def failed(self) -> int:
+        return len(self.runs) - len(self.counted)
 
     @property
     def ended(self) -> Mapping[str, int]:
         return Counter(run.ended for run in self.runs)
 
 
+def _is_fixed(run: Record) -> bool:
+    """Whether patience can't end it, and nothing else did."""
+    schedule = run.settings["schedule"]
+    return run.ended == "budget" and schedule["patience"] >= schedule["max_rounds"]
+
+
 def rows(records: Iterable[Record], benchmark: Benchmark, metric: str | None = None) -> list[Row]:
     """Of the benchmark's records: by family, settings, mechanism and heads."""
-    metric = metric or benchmark.metric
+    real = [record for record in records if not is_made(record)]
+    found = untested_rows(real, benchmark, metric or benchmark.metric)
+    return [row for _, family in families(found) for row in _compared(family)]
+
+
+def untested_rows(records: Iterable[Record], benchmark: Benchmark, metric: str) -> list[Row]:
+    """Of all records, those on made-up data too; no row is compared with another."""
     groups: dict[str, dict[int, Record]] = {}
     for record in current(records, benchmark):
         groups.setdefault(_group_of(record), {})[record.seed] = record
     reader = _Reader(benchmark)
     found = [reader.row(runs, metric) for runs in groups.values()]
     order = list(benchmark.mechanisms)
-    found.sort(key=lambda row: _place(row, order))
-    return [row for _, family in families(found) for row in _compared(family)]
+    return sorted(found, key=lambda row: _place(row, order))
+
+
+def is_made(record: Record) -> bool:
+    """Whether its data are made up."""
+    return bool(flat(record.settings).get("data.made"))
 
 
 def current(records: Iterable[Record], benchmark: Benchmark) -> list[Record]:
@@ -142,49 +171,59 @@ class _Reader:
 
     def __init__(self, benchmark: Benchmark) -> None:
         self.benchmark = benchmark
-        self.marks = [mark.path for mark in departures(benchmark.settings)]
-        self.sides = {
-            "corrected": flat(as_dict(benchmark.settings)),
-            "as-published": flat(as_dict(as_published(benchmark.settings))),
-        }
-        self.swept = dict.fromkeys(name for each in benchmark.published for name in each.settings)
+        apart = {text.partition("=")[0] for text in benchmark.caveats}
+        printed = dict.fromkeys(name for each in benchmark.published for name in each.settings)
+        self.swept = [name for name in printed if name not in apart]
 
     def row(self, by_seed: Mapping[int, Record], metric: str) -> Row:
         runs = tuple(by_seed[seed] for seed in sorted(by_seed))
         told = {path: v for path, v in flat(runs[0].settings).items() if path not in UNTOLD}
-        fidelity = self._nearest(told)
+        base = self.benchmark.base(runs[0].mechanism, told.get("data.dataset"))
+        later = {p: v for p, v in flat(as_dict(restored(base, {}))).items() if p not in UNTOLD}
+        told = later | told  # records do not tell the defaults of fields that came later
+        sides = {
+            "corrected": flat(as_dict(base)),
+            "as-published": flat(as_dict(as_published(base))),
+        }
+        fidelity = self._nearest(told, sides, [mark.path for mark in departures(base)])
         swept = {n: v for n in self.swept for path, v in told.items() if _last(path) == n}
-        side = self.sides[fidelity]
+        side = sides[fidelity]
         changed = {p: v for p, v in told.items() if v != side.get(p) and _last(p) not in swept}
         budget = {path: changed.pop(path) for path in BUDGET if path in changed}
         words = [f"{_last(path)}={wording.setting_text(v)}" for path, v in changed.items()]
+        caveats = {p: self.benchmark.caveats.get(w) for p, w in zip(changed, words, strict=True)}
+        caveats = {path: caveat for path, caveat in caveats.items() if caveat}
         return Row(
             family=", ".join([fidelity, *words]),
             swept=swept,
             budget=budget,
             changed=changed,
+            caveats=caveats,
             fidelity=fidelity,
             mechanism=runs[0].mechanism,
             heads=runs[0].heads,
             metric=metric,
             runs=runs,
-            published=self._published(runs[0], told, metric),
+            published=None if caveats else self._published(runs[0], told, metric),
         )
 
-    def _nearest(self, told: Mapping[str, Any]) -> str:
+    def _nearest(
+        self, told: Mapping[str, Any], sides: Mapping[str, Mapping[str, Any]], marks: list[str]
+    ) -> str:
         """The fidelity from which the fewest fields differ; the record's own if it has one."""
 
         def differing(side: str) -> int:
-            return sum(told.get(path) != self.sides[side].get(path) for path in self.marks)
+            return sum(told.get(path) != sides[side].get(path) for path in marks)
 
-        return min(self.sides, key=differing)
+        return min(sides, key=differing)
 
     def _published(self, record: Record, told: Mapping[str, Any], metric: str) -> Published | None:
-        asked = (record.mechanism, record.heads, metric)
+        asked = (record.mechanism, metric)
         by_name = {_last(path): value for path, value in told.items()}
         for each in self.benchmark.published:
             same = all(by_name.get(name) == value for name, value in each.settings.items())
-            if same and (each.mechanism, each.heads, each.metric) == asked:
+            fits = each.heads in (None, record.heads)
+            if same and fits and (each.mechanism, each.metric) == asked:
                 return each
         return None
 
@@ -201,11 +240,13 @@ def _compared(family: list[Row]) -> list[Row]:
 
 
 def _against_ours(row: Row, family: list[Row]) -> Row:
-    """GATv2 with as many heads if it was run so, else with the fewest."""
+    """GATv2 of the same budget and with as many heads if it was run so, else with the fewest."""
     ours = [each for each in family if each.mechanism == OURS and each.swept == row.swept]
     ours = [each for each in ours if each.values]
     if row.mechanism == OURS or not ours or not row.values:
         return row
-    rival = min(ours, key=lambda each: (each.heads != row.heads, each.heads))
+    rival = min(
+        ours, key=lambda each: (each.budget != row.budget, each.heads != row.heads, each.heads)
+    )
     better = wording.higher_is_better(row.metric)
     return replace(row, against=rival.heads, comparison=compare(rival.values, row.values, better))

@@ -6,7 +6,8 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-NAMES = {"gatv2": "GATv2", "gat": "GAT", "dpgat": "DPGAT", "gcn": "GCN", "gin": "GIN"}
+NAMES = {"gatv2": "GATv2", "gat": "GAT", "dpgat": "DPGAT", "gcn": "GCN", "gin": "GIN",
+         "sage": "GraphSAGE"}  # fmt: skip
 WITHOUT_HEADS = {"gcn", "gin", "sage"}
 ERRORS = ("error", "mae", "loss")  # metrics that should be small
 SHARES = ("accuracy", "auc", "hits", "mrr")  # metrics between 0 and 1
@@ -18,9 +19,11 @@ COLOURS = {
     "dpgat": "#009E73",
     "gin": "#B5659A",
     "gcn": "#B58900",
+    "sage": "#56B4E9",
 }
 OTHER_COLOUR = "#7A7A7A"
 NOTHING = "–"
+STEP = 0.05  # of shares that are varied, as the paper varies noise
 
 
 def name_of(mechanism: str) -> str:
@@ -102,6 +105,14 @@ def size(value: float) -> str:
     return f"{value / 1e9:.1f} GB" if value >= 1e9 else f"{max(value / 1e6, 1):.0f} MB"
 
 
+def seconds(value: float) -> str:
+    if not math.isfinite(value):
+        return NOTHING
+    if value < 100:
+        return f"{value:#.2g} s".replace(". ", " ")
+    return f"{value:.0f} s" if value < 600 else f"{value / 60:.0f} min"
+
+
 def effect(value: float) -> str:
     if math.isnan(value):
         return NOTHING
@@ -117,6 +128,27 @@ def setting_text(value: Any) -> str:
     if isinstance(value, (list, tuple)):
         return ",".join(setting_text(each) for each in value)
     return str(value)
+
+
+def told_setting(name: str, value: Any) -> str:
+    """ "noise=0.5"; a data set is told by its name alone."""
+    text = f"{value:g}" if isinstance(value, float) else setting_text(value)
+    return text if name == "dataset" else f"{name}={text}"
+
+
+def stretches(values: Sequence[float]) -> str:
+    """[0.1, 0.15, 0.2, 0.5] -> "0.1–0.2, 0.5": steps of STEP are consecutive."""
+    runs: list[list[float]] = []
+    for value in sorted(set(values)):
+        if runs and value - runs[-1][-1] < 1.01 * STEP:
+            runs[-1].append(value)
+        else:
+            runs.append([value])
+    texts: list[str] = []
+    for run in runs:
+        ends = [f"{value:g}" for value in run]
+        texts += [f"{ends[0]}–{ends[-1]}"] if len(run) > 2 else ends
+    return ", ".join(texts)
 
 
 def several(values: Sequence[Any]) -> str:

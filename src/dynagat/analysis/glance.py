@@ -1,0 +1,76 @@
+"""glance: on what each head's attention lies, and how much its scores interact; no rankings.
+
+What `how_attentive` measures in a tenth of its time: for sweeps of many runs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from dynagat.analysis.attentive import masses
+from dynagat.analysis.calling import evaluating, run
+from dynagat.analysis.capture import capture
+from dynagat.analysis.focus import Mass, sharpness
+from dynagat.analysis.interaction import interaction
+from dynagat.analysis.resample import Resampling
+from dynagat.analysis.rows import rows_of
+from dynagat.analysis.table import LayerAttention
+
+DIGITS = 5
+
+
+def glance(
+    model: nn.Module, data: Any, *, labels: Tensor | None = None, noise: Tensor | None = None
+) -> dict[str, Any]:
+    """Plain numbers for a record, in the form of `Attentiveness.to_dict`; or why there are none."""
+    try:
+        with capture(model) as attention, evaluating(model), torch.no_grad():
+            run(model, data)
+        attention.check()
+    except ValueError as error:
+        return {"refused": str(error)}
+    draws: dict[int, Resampling] = {}
+    return {"layers": [_layer(view, labels, noise, draws) for view in attention.seen]}
+
+
+def _layer(
+    view: LayerAttention, labels: Tensor | None, noise: Tensor | None, draws: dict[int, Resampling]
+) -> dict[str, Any]:
+    rows = rows_of([view])
+    draw = draws.setdefault(rows.num_queries, Resampling(rows.num_queries))
+    inner, _ = interaction(rows, draw)
+    _, effective, degree = sharpness(rows, draw)
+    loops, same, marked = masses([view], labels, noise, draw)
+    heads = [
+        {
+            "head": h,
+            "interaction": asdict(inner[h]),
+            "effective": asdict(effective[h]),
+            "degree": degree,
+            "self_loops": _told(loops[h]),
+            "same_label": _told(same[h]),
+            "noise": _told(marked[h]),
+        }
+        for h in range(rows.num_heads)
+    ]
+    told = {"name": view.layer, "kind": view.kind, "queries": rows.num_queries}
+    return told | {"edges": len(view.query), "heads": _rounded(heads)}
+
+
+def _told(mass: Mass | None) -> dict[str, Any] | None:
+    return None if mass is None else asdict(mass)
+
+
+def _rounded(value: Any) -> Any:
+    """To digits that mean something; None for nan."""
+    if isinstance(value, dict):
+        return {name: _rounded(each) for name, each in value.items()}
+    if isinstance(value, list):
+        return [_rounded(each) for each in value]
+    if isinstance(value, float):
+        return None if value != value else round(value, DIGITS)
+    return value

@@ -1,0 +1,68 @@
+"""opened: the SQLite file in which Optuna keeps trials, for one tuner at a time."""
+
+from __future__ import annotations
+
+import fcntl
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from dynagat.experiment.store import PATIENCE, StoreError
+
+if TYPE_CHECKING:
+    from optuna.storages import RDBStorage
+
+
+@contextmanager
+def opened(path: Path) -> Iterator[RDBStorage]:
+    """The storage, for one tuner at a time: what another has running would count as lost."""
+    if path.is_dir():
+        raise StoreError(f"storage {path} is a folder, not a file")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with open(path.with_name(f".{path.name}.lock"), "w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # ends with the process, however
+        except BlockingIOError:
+            sentence = f"storage {path} is in use by another tuner; wait, or name another"
+            raise StoreError(sentence) from None
+        storage = connect(path)
+        try:
+            yield storage
+        finally:
+            storage.remove_session()
+            storage.engine.dispose()
+
+
+def connect(path: Path) -> RDBStorage:
+    """Optuna's storage in an SQLite file, which is made if it is not there."""
+    try:
+        import optuna
+        from sqlalchemy import URL
+        from sqlalchemy.exc import SQLAlchemyError
+    except ModuleNotFoundError as error:
+        needed = f"tuning needs {error.name}; pip install 'dynagat[suite]' brings it"
+        raise StoreError(needed) from None
+
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    _check(path)
+    url = URL.create("sqlite", database=str(path)).render_as_string()
+    waiting = {"connect_args": {"timeout": PATIENCE}}
+    try:
+        return optuna.storages.RDBStorage(url, engine_kwargs=waiting)
+    except (SQLAlchemyError, RuntimeError) as error:  # the latter: of another version of Optuna
+        why = str(error).splitlines()[0]
+        raise StoreError(f"storage {path} can't be used: {why}") from None
+
+
+def _check(path: Path) -> None:
+    """That the file is one of Optuna's, or can become one."""
+    try:
+        with closing(sqlite3.connect(path, timeout=PATIENCE)) as database:
+            names = {name for (name,) in database.execute("SELECT name FROM sqlite_master")}
+            if names and not {"studies", "version_info"} <= names:
+                raise StoreError(f"storage {path} is a database of another program")
+            database.execute("PRAGMA journal_mode = WAL")
+    except sqlite3.DatabaseError as error:
+        raise StoreError(f"storage {path} can't be used: {error}") from None

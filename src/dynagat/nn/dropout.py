@@ -1,0 +1,36 @@
+"""Dropout: as torch's, and several times faster on a CPU: one random number does four entries."""
+
+from __future__ import annotations
+
+from typing import final
+
+import torch
+from torch import Tensor, nn
+
+LEVELS = 1 << 16  # of a probability
+
+
+@final
+class Dropout(nn.Module):
+    """out = x · keep / (1 - p), where keep is 0 with probability p, to 16 bits; x in evaluation
+
+    Draws from torch's generator, one 64-bit number for four entries.
+    """
+
+    def __init__(self, p: float) -> None:
+        super().__init__()
+        if not 0 <= p < 1:
+            raise ValueError(f"p must lie in [0, 1), but is {p}")
+        self.p = p
+
+    def forward(self, x: Tensor) -> Tensor:
+        dropped = round(self.p * LEVELS)
+        if not self.training or not dropped:
+            return x
+        words = torch.empty(-(-x.numel() // 4), dtype=torch.int64, device=x.device)
+        levels = words.random_(-(2**63), None).view(torch.int16)[: x.numel()].view(x.shape)
+        keep = (levels >= dropped - LEVELS // 2).to(x.dtype)
+        return x * keep.mul_(1 / (1 - self.p))
+
+    def extra_repr(self) -> str:
+        return f"p={self.p}"

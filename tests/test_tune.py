@@ -1,0 +1,582 @@
+"""Tuning: on validation data only, at equal budgets, and what ended is never made again."""
+
+import json
+import math
+import os
+import shlex
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from collections import Counter
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+from typer.testing import CliRunner
+
+from dynagat.benchmarks import DICTIONARY_LOOKUP, OWN_GRAPH
+from dynagat.cli import app
+from dynagat.cli.benchmarks import _jobs
+from dynagat.cli.tuning import command_of, told_of
+from dynagat.experiment import Benchmark, Study, Tuned, Tuning, grid, run, tune, validate
+from dynagat.experiment.interruption import uninterrupted
+from dynagat.experiment.settings import as_text, parse_choices
+from dynagat.experiment.storage import opened
+from dynagat.experiment.store import StoreError
+from dynagat.experiment.tuning import choices_of
+from dynagat.training import Schedule
+
+ROOT = Path(__file__).parent.parent
+
+
+@pytest.fixture(autouse=True)
+def one_thread(threads):
+    threads(1)
+
+
+# A benchmark whose best settings are known: width 3 and slope 0.5 on the validation data; on the
+# test data it would be the worst. Every run leaves a line in a file.
+
+
+@dataclass(frozen=True)
+class ToyData:
+    log: str = ""
+
+    def load(self, seed):
+        return Path(self.log), seed
+
+    def missing(self):
+        return None
+
+
+@dataclass(frozen=True)
+class ToyNetwork:
+    width: int = 1
+    slope: float = 0.0
+    heads: int = 1
+    parts: tuple[int, ...] = ()
+
+    def __post_init__(self):
+        if self.width % self.heads:
+            raise ValueError(f"heads must divide width={self.width}, but is {self.heads}")
+
+    def build(self, data, mechanism):
+        log, seed = data
+        with log.open("a") as file:
+            file.write(f"{mechanism} {self.width} {self.slope} {self.heads} {seed}\n")
+        network = nn.Linear(1, 1)
+        network.valid = 0.9 - abs(self.width - 3) / 10 - abs(self.slope - 0.5) / 100
+        network.width = self.width
+        return network
+
+
+@dataclass(frozen=True)
+class ToyTask:
+    pause: float = 0.0
+
+    def on(self, data, schedule):
+        return Toy(data[0], self.pause)
+
+    def metrics(self, task, network, outcome):
+        return {"test_accuracy": task.score(network, "test")}
+
+    def exhibits(self, task, network):
+        return {}
+
+
+@dataclass
+class Toy:
+    log: Path
+    pause: float
+    passes: int = 0
+
+    def batches(self, generator):
+        time.sleep(self.pause)
+        self.passes += 1
+        return iter([None])
+
+    def loss(self, network, batch):
+        loss = network.weight.sum()
+        return (loss * math.nan if network.width == 9 else loss), 0.0
+
+    def score(self, network, part):
+        if part == "test":
+            with self.log.open("a") as file:
+                file.write("the test data were asked\n")
+            return 1 - network.valid
+        return network.valid * (1 - 0.5**self.passes)
+
+
+TOY = Benchmark(
+    name="toy",
+    title="",
+    source="",
+    data=ToyData(),
+    network=ToyNetwork(),
+    task=ToyTask(),
+    schedule=Schedule(max_rounds=4),
+    mechanisms={"gat": (1, 8), "gatv2": (1,)},
+    seeds=range(2, 7),
+    metric="test_accuracy",
+    smoke=(),
+    search={"width": (1, 2, 3, 4), "network.slope": (0, 0.5, 1)},
+)
+
+
+def tunings(log, *, texts=(), fixed=(), mechanisms=("gat", "gatv2"), seeds=(0, 1), **options):
+    [settings] = grid(TOY.settings, [f"log={log}", *fixed])
+    base = TOY.with_settings(settings)
+    choices = choices_of(base, list(texts))
+    return [Tuning(base, name, choices, tuple(seeds), **options) for name in mechanisms]
+
+
+def tuned(folder, budget, *, workers=1, told=lambda trial: None, storage="tune.sqlite", **options):
+    """What was found, and all trials."""
+    path = folder / storage
+    with opened(path) as kept:
+        studies = [Study(each, kept) for each in tunings(folder / "log", **options)]
+        for study in studies:
+            study.recover()
+        found = tune(studies, budget, path, workers, told=told)
+        return found, [study.trials() for study in studies]
+
+
+def runs(folder):
+    return Counter((folder / "log").read_text().splitlines())
+
+
+class Stop(Exception):
+    pass
+
+
+def stop_after(number):
+    """A listener that stops the tuner, as Ctrl-C would."""
+    seen = []
+
+    def told(trial):
+        seen.append(trial)
+        if len(seen) == number:
+            raise Stop
+
+    return told
+
+
+# What is chosen
+
+
+def test_the_choice_is_the_best_on_validation_and_never_asks_the_test_data(tmp_path):
+    found, _ = tuned(tmp_path, 12, sampler="grid")
+    for each in found:
+        assert each.best.settings == {"network.width": 3, "network.slope": 0.5}
+        assert each.best.value == pytest.approx(0.9 * (1 - 0.5**4))
+    assert "the test data were asked" not in runs(tmp_path)
+    record = run(found[0].benchmark, "gat", 0)
+    assert record.metrics["test_accuracy"] < 0.2  # by the test data it would have been the last
+    assert runs(tmp_path)["the test data were asked"] == 1
+
+
+def test_validating_trains_as_a_run_does():
+    [settings] = grid(DICTIONARY_LOOKUP.settings, ["k=4", "dim=16", "max_rounds=2"])
+    benchmark = DICTIONARY_LOOKUP.with_settings(settings)
+    before = torch.random.get_rng_state()
+    outcome = validate(benchmark, "gatv2", 3)
+    assert torch.equal(torch.random.get_rng_state(), before)
+    assert [vars(each) for each in outcome.history] == run(benchmark, "gatv2", 3).history
+    with pytest.raises(ValueError, match="has no mechanism 'gat3'; it has gatv2, gat"):
+        validate(benchmark, "gat3", 3)
+
+
+def test_of_equal_trials_the_earliest_is_chosen(tmp_path):
+    texts = ["heads=1,2,4", "width=4", "slope=0.5"]
+    [found], _ = tuned(tmp_path, 3, texts=texts, mechanisms=["gat"], sampler="grid")
+    assert len({trial.value for trial in found.trials}) == 1
+    assert found.best.number == 0
+
+
+def test_a_diverged_trial_is_the_worst_and_no_error(tmp_path):
+    [found], [trials] = tuned(tmp_path, 20, texts=["width=1,9", "slope=0.5"], mechanisms=["gat"])
+    diverged = [trial for trial in trials if trial.settings["network.width"] == 9]
+    assert diverged
+    assert all(trial.state == "complete" and trial.value == -math.inf for trial in diverged)
+    assert all(trial.seeds == (0,) for trial in diverged)  # the others could not mend it
+    assert found.best.settings["network.width"] == 1
+
+
+def test_where_all_diverge_the_answer_says_so(tmp_path):
+    [found], _ = tuned(tmp_path, 2, texts=["width=9", "slope=0"], mechanisms=["gat"])
+    assert found.best.value == -math.inf
+
+
+def test_trials_below_the_median_are_given_up_and_never_chosen(tmp_path):
+    texts = ["width=1,2,3,4,5,6,7,8,10,11,12", "slope=0.5"]
+    options = {"texts": texts, "fixed": ["max_rounds=10"], "sampler": "grid"}
+    [found], [trials] = tuned(tmp_path, 11, mechanisms=["gat"], **options)
+    pruned = [trial for trial in trials if trial.state == "pruned"]
+    complete = [trial for trial in trials if trial.state == "complete"]
+    assert pruned
+    assert len(complete) + len(pruned) == 11
+    assert all(trial.rounds < 20 and trial.value is None for trial in pruned)
+    assert all(trial.rounds == 20 and len(trial.values) == 2 for trial in complete)
+    assert found.best.settings["network.width"] == 3
+    assert found.best.value == max(trial.value for trial in complete)
+    assert told_of(found, TOY)["pruned"] == len(pruned)
+
+
+def test_nothing_is_given_up_where_pruning_is_off(tmp_path):
+    _, [trials] = tuned(tmp_path, 12, mechanisms=["gat"], sampler="grid", prune=False)
+    assert {trial.state for trial in trials} == {"complete"}
+
+
+def test_if_all_trials_were_given_up_a_sentence_says_so(tmp_path):
+    with pytest.raises(ValueError, match="the 0 trials of gat were all given up"):
+        _ = Tuned(tunings(tmp_path)[0], ()).best
+
+
+# Which points
+
+
+def test_the_grid_is_covered_once_and_alike_for_every_mechanism(tmp_path):
+    found, (first, second) = tuned(tmp_path, sys.maxsize, sampler="grid")
+    points = [tuple(trial.settings.values()) for trial in first]
+    assert len(points) == 12
+    assert set(points) == {(w, s) for w in (1, 2, 3, 4) for s in (0.0, 0.5, 1.0)}
+    assert points != sorted(points)
+    assert [trial.settings for trial in second] == [trial.settings for trial in first]
+    assert set(runs(tmp_path).values()) == {1}
+    assert all(len(each.trials) == 12 for each in found)
+
+
+def test_part_of_a_grid_is_the_first_of_its_shuffled_points(tmp_path):
+    _, [some] = tuned(tmp_path, 5, mechanisms=["gat"], sampler="grid", prune=False)
+    _, [all_] = tuned(tmp_path, 99, mechanisms=["gat"], sampler="grid", prune=False)
+    assert all_[:5] == some
+    assert len(all_) == 12
+
+
+@pytest.mark.parametrize("sampler", ["grid", "tpe"])
+def test_points_that_a_record_refuses_are_skipped_and_cost_no_budget(tmp_path, sampler):
+    texts = ["heads=1,2,3", "slope=0.5"]
+    _, [trials] = tuned(tmp_path, 7, texts=texts, mechanisms=["gat"], sampler=sampler)
+    assert sum(trial.counts for trial in trials) == 7
+    refused = [trial for trial in trials if trial.state == "refused"]
+    assert bool(refused) == (sampler == "tpe")
+    for trial in refused:
+        assert trial.settings["network.width"] % trial.settings["network.heads"]
+        assert "heads must divide width=" in trial.refusal
+    assert sum(runs(tmp_path).values()) <= 14
+
+
+def test_a_point_that_is_proposed_again_is_not_run_again(tmp_path):
+    texts = ["width=2,3", "slope=0.5"]
+    [found], [trials] = tuned(tmp_path, 8, texts=texts, mechanisms=["gat"], prune=False)
+    assert len(found.trials) == 8
+    assert set(runs(tmp_path).values()) == {1}
+    for trial in trials:
+        if trial.same_as is not None:
+            assert trial.settings == trials[trial.same_as].settings
+            assert (trial.value, trial.rounds) == (trials[trial.same_as].value, 0)
+    assert sum(trial.same_as is None for trial in trials) == 2
+
+
+# Budgets, and going on
+
+
+def test_mechanisms_have_had_the_same_budget_wherever_tuning_stops(tmp_path):
+    for number in (5, 3):
+        with pytest.raises(Stop):
+            tuned(tmp_path, 12, told=stop_after(number))
+    found, (first, second) = tuned(tmp_path, 4)
+    assert len(first) == len(second) == 4
+    assert [len(each.trials) for each in found] == [4, 4]
+    assert [t.settings for t in first] == [t.settings for t in second]  # no scores yet to part them
+
+
+def test_a_study_with_more_than_its_budget_is_judged_by_its_first_trials(tmp_path):
+    tuned(tmp_path, 12, mechanisms=["gat"], sampler="grid")
+    found, (first, second) = tuned(tmp_path, 3, sampler="grid")
+    assert (len(first), len(second)) == (12, 3)
+    assert [len(each.trials) for each in found] == [3, 3]
+    assert found[0].best.settings == found[1].best.settings
+
+
+@pytest.mark.parametrize("sampler", ["grid", "tpe"])
+def test_a_stopped_tuner_goes_on_as_if_it_never_stopped(tmp_path, sampler):
+    wide = ["width=1-8", "slope=0,0.2,0.4,0.5,0.6"]
+    options = {"texts": wide, "seeds": [0], "mechanisms": ["gat"], "sampler": sampler}
+    for number in (4, 8):
+        with pytest.raises(Stop):
+            tuned(tmp_path, 15, told=stop_after(number), **options)
+    in_parts, [trials] = tuned(tmp_path, 15, **options)
+    assert set(runs(tmp_path).values()) == {1}
+    (tmp_path / "whole").mkdir()
+    at_once, [others] = tuned(tmp_path / "whole", 15, **options)
+    assert [(t.settings, t.values) for t in trials] == [(t.settings, t.values) for t in others]
+    assert in_parts[0].best.settings == at_once[0].best.settings
+
+
+def test_other_settings_are_another_study(tmp_path):
+    [one] = tunings(tmp_path, mechanisms=["gat"])
+    others = [
+        tunings(tmp_path, mechanisms=["gatv2"]),
+        tunings(tmp_path, mechanisms=["gat"], seeds=[0]),
+        tunings(tmp_path, mechanisms=["gat"], fixed=["pause=0.1"]),
+        tunings(tmp_path, mechanisms=["gat"], texts=["slope=0,1"]),
+        tunings(tmp_path, mechanisms=["gat"], sampler="grid"),
+        tunings(tmp_path, mechanisms=["gat"], prune=False),
+    ]
+    assert len({one.key, *(other.key for [other] in others)}) == 7
+    [same] = tunings(tmp_path, mechanisms=["gat"], fixed=["width=4"])  # it is searched anyway
+    assert same.key == one.key
+
+
+SCRIPT = """
+import sys
+from pathlib import Path
+from tests.test_tune import tuned
+if __name__ == "__main__":
+    tuned(Path(sys.argv[1]), 8, workers=int(sys.argv[2]), fixed=["pause=0.02"], prune=False)
+"""
+
+
+def test_a_killed_tuner_loses_no_finished_trial(tmp_path):
+    workers = 2
+    script = tmp_path / "script.py"
+    script.write_text(SCRIPT)
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path])}
+    command = [sys.executable, str(script), str(tmp_path), str(workers)]
+    process = subprocess.Popen(command, env=environment)
+    deadline = time.monotonic() + 180
+    while not (tmp_path / "log").exists() or sum(runs(tmp_path).values()) < 9:
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    time.sleep(1)  # workers see that their parent is gone
+    with opened(tmp_path / "tune.sqlite") as kept:
+        some = [
+            Study(t, kept) for t in tunings(tmp_path / "log", fixed=["pause=0.02"], prune=False)
+        ]
+        finished = [trial for study in some for trial in study.trials() if trial.counts]
+        assert sum(study.recover() for study in some) <= 2 * workers
+    assert 2 <= len(finished) < 16
+    before = runs(tmp_path)
+    found, both = tuned(tmp_path, 8, fixed=["pause=0.02"], prune=False)
+    assert [len(each.trials) for each in found] == [8, 8]
+    now = {(trial.mechanism, trial.number): trial for trials in both for trial in trials}
+    for trial in finished:
+        assert now[trial.mechanism, trial.number] == trial
+        width, slope = trial.settings.values()
+        for seed in trial.seeds:
+            run_of_it = f"{trial.mechanism} {width} {slope} 1 {seed}"
+            assert runs(tmp_path)[run_of_it] == before[run_of_it] == 1
+
+
+def test_two_workers_make_the_budget_and_no_more(tmp_path):
+    told = []
+    found, both = tuned(tmp_path, 9, workers=2, told=told.append, prune=False)
+    assert [len(each.trials) for each in found] == [9, 9]
+    assert all(trial.state == "complete" for trials in both for trial in trials)
+    assert sorted((t.mechanism, t.number) for t in told) == sorted(
+        (t.mechanism, t.number) for trials in both for t in trials
+    )
+    assert set(runs(tmp_path).values()) == {1}
+
+
+def test_one_tuner_at_a_time_uses_a_storage(tmp_path):
+    path = tmp_path / "tune.sqlite"
+    with opened(path), pytest.raises(StoreError, match="in use by another tuner"), opened(path):
+        pass
+    with opened(path):
+        pass
+
+
+def test_ctrl_c_waits_for_what_must_not_be_left_half_done():
+    done = []
+
+    @uninterrupted()
+    def work():
+        with uninterrupted():
+            os.kill(os.getpid(), signal.SIGINT)
+            time.sleep(0.01)
+        done.append(True)
+
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            work()
+        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert done
+
+
+# The command that runs it
+
+
+def test_the_command_means_exactly_the_chosen_settings(tmp_path):
+    texts = ["heads=1,2", "width=2,4", "parts=;1,2", "max_rounds=3"]
+    for each in tuned(tmp_path, 3, texts=texts, fixed=["pause=0.001"])[0]:
+        words = shlex.split(shlex.join(command_of(each, TOY)))
+        name = each.tuning.mechanism
+        assert words[:5] == ["dynagat", "run", "toy", "--mechanism", name]
+        options = list(zip(words[5::2], words[6::2], strict=True))
+        told = {word: [value for each, value in options if each == word] for word, _ in options}
+        assert told["--seeds"] == ["2-6"]
+        asked = told["--set"], False, [name], told.get("--heads"), told["--seeds"]
+        jobs = _jobs(TOY, *asked, smoke=False, looks=None)
+        assert [job.key for job in jobs] == [each.benchmark.key(name, seed) for seed in TOY.seeds]
+
+
+@pytest.mark.parametrize("value", [True, False, 3, -3, 1e-05, 0.6, (), (10, 5), None])
+def test_a_value_can_be_read_from_its_text(value):
+    @dataclass(frozen=True)
+    class Field:
+        field: type(value)  # type: ignore[valid-type]
+
+    kinds = {tuple: tuple[int, ...], type(None): int | None}
+    Field.__annotations__["field"] = kinds.get(type(value), type(value))
+    assert parse_choices(Field(value), f"field={as_text(value)}") == ("field", (value,))
+
+
+def test_the_grids_of_the_benchmarks_can_be_searched():
+    for benchmark in (OWN_GRAPH, TOY):
+        choices = choices_of(benchmark, [])
+        assert len(choices) == len(benchmark.search)
+        points, _ = Tuning(benchmark, "gat", choices, (0,)).points()
+        assert points
+
+
+# The command line
+
+
+def dynagat(*words, cwd, code=0):
+    here = os.getcwd()
+    os.chdir(cwd)
+    try:
+        done = CliRunner().invoke(app, [*map(str, words)], catch_exceptions=False)
+    finally:
+        os.chdir(here)
+    assert done.exit_code == code, done.stderr
+    return done
+
+
+LOOKUP = ["tune", "dictionary-lookup", "--smoke", "--mechanism", "gat,gatv2"]
+LOOKUP += ["--search", "lr=0.01,0.001", "--search", "dim=8,12", "--search", "heads=2,8"]
+
+
+def test_tune_prints_commands_that_run(tmp_path):
+    done = dynagat(*LOOKUP, "--sampler", "grid", "--out", "trials.jsonl", cwd=tmp_path)
+    lines = done.stdout.splitlines()
+    assert [lines[0].split(":")[0], lines[3].split(":")[0]] == ["gat", "gatv2"]
+    assert "the best of 4 trials" in lines[1]
+    skipped = "2 of 8 points of the grid are skipped, such as: heads must divide dim=12, but is 8"
+    assert skipped in done.stderr
+    assert "8 of 8 trials" in done.stderr
+    trials = [json.loads(line) for line in (tmp_path / "trials.jsonl").read_text().splitlines()]
+    assert Counter(trial["mechanism"] for trial in trials) == {"gat": 4, "gatv2": 4}
+    again = dynagat(*LOOKUP, "--sampler", "grid", "--json", cwd=tmp_path)
+    assert "8 of 8 trials are there already" in again.stderr
+    for line in again.stdout.splitlines():
+        told = json.loads(line)
+        assert f"  {told['command']}" in lines
+        words = [*shlex.split(told["command"])[1:], "--seeds", "0", "--json"]
+        words.remove("--seeds")
+        words.remove("0-2")
+        record = json.loads(dynagat(*words, cwd=tmp_path).stdout)
+        assert record["heads"] == told["settings"]["network.heads"]
+        assert record["settings"]["schedule"]["lr"] == told["settings"]["schedule.lr"]
+        assert record["metrics"]["valid_accuracy"] == pytest.approx(told["valid"], abs=1e-4)
+
+
+def test_without_heads_in_the_grid_they_are_the_first_that_the_benchmark_has(tmp_path):
+    words = ["tune", "dictionary-lookup", "--smoke", "--search", "dim=8", "--trials", "1"]
+    told = dynagat(*words, "--mechanism", "gat", cwd=tmp_path).stdout
+    assert "dynagat run dictionary-lookup --mechanism gat --heads 1 --set k=5 --set dim=8" in told
+    told = dynagat(*words, "--mechanism", "gatv2", cwd=tmp_path).stdout
+    assert "dynagat run dictionary-lookup --mechanism gatv2 --set k=5 --set dim=8" in told
+    words += ["--set", "heads=4", "--mechanism", "gat"]
+    assert "--mechanism gat --heads 4 --set k=5" in dynagat(*words, cwd=tmp_path).stdout
+
+
+def test_ctrl_c_says_how_to_go_on(tmp_path):
+    rates = ",".join(f"0.{number:03}" for number in range(1, 400))
+    words = [*LOOKUP, "--search", f"lr={rates}", "--trials", "300", "--workers", "2"]
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # else the child inherits it
+    try:
+        command, pipe = [sys.executable, "-m", "dynagat", *words], subprocess.PIPE
+        child = subprocess.Popen(command, cwd=tmp_path, stderr=pipe, stdout=pipe, text=True)
+    finally:
+        signal.signal(signal.SIGINT, before)
+    for line in child.stderr:
+        if line.startswith("1/"):
+            break
+    child.send_signal(signal.SIGINT)
+    out, err = child.communicate(timeout=30)
+    assert child.returncode == 130, err
+    assert out == ""
+    assert "finished trials are in tune.sqlite. The same command goes on:" in err
+    assert "dynagat tune dictionary-lookup --smoke" in err
+    assert "Traceback" not in err
+
+
+LR = ["--search", "lr=0.1,0.2"]
+GRID = ["--sampler", "grid", "--seeds", "0", "--set", "max_rounds=1", "--mechanism", "gatv2"]
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["dictionary"], "there is no benchmark 'dictionary'"),
+        (["dictionary-lookup"], "dictionary-lookup has no grid to search; name one"),
+        (["dictionary-lookup", *LR, "--mechanism", "gat3"], "has no mechanism 'gat3'"),
+        (["dictionary-lookup", *LR, "--trials", "0"], "trials must be at least 1, but is 0"),
+        (["dictionary-lookup", *LR, "--workers", "0"], "workers must be at least 1, but is 0"),
+        (["dictionary-lookup", *LR, "--seeds", "x"], "seeds must be numbers and ranges"),
+        (["dictionary-lookup", "--search", "lr"], "choices must be written name=value,value"),
+        (["dictionary-lookup", "--search", "rate=1,2"], "there is no setting 'rate'; there are"),
+        (["dictionary-lookup", "--search", "lr=a,b"], "schedule.lr must be a number, but is 'a'"),
+        (
+            ["dictionary-lookup", *LR, "--search", "dropout=0.5,2"],
+            "no point of the grid can have network.dropout=2.0: dropout must lie in [0, 1)",
+        ),
+        (["dictionary-lookup", *LR, "--set", "k=4-6"], "--set gives data.k several values"),
+        (["dictionary-lookup", *LR, "--set", "lr=0.1"], "lr can't be both set and searched"),
+        (["dictionary-lookup", *LR, "--set", "dim=0"], "heads must divide dim=0, but is 1"),
+        (
+            ["dictionary-lookup", "--search", "k=1-500", "--search", "dim=1-500"],
+            "a grid must have at most 100,000 points, but this has 250,000",
+        ),
+        (["dictionary-lookup", *LR, "--storage", "."], "storage . is a folder, not a file"),
+        (["dictionary-lookup", *LR, "--storage", "text"], "text can't be used: file is not"),
+        (["dictionary-lookup", *LR, "--storage", "other"], "other is a database of another"),
+        (["own-graph"], "the data of own-graph are not there: name one: --set graph=NAME"),
+        (
+            ["dictionary-lookup", "--search", "k=3", "--set", "valid_share=0.01", *GRID],
+            "gatv2 with data.k=3: k=3 has too few graphs: none is left for",
+        ),
+    ],
+)  # fmt: skip
+def test_bad_input_is_answered_in_a_sentence(tmp_path, words, sentence):
+    (tmp_path / "text").write_text("no database, but long enough to look at" * 100)
+    with sqlite3.connect(tmp_path / "other") as database:
+        database.execute("CREATE TABLE song (title TEXT)")
+    database.close()
+    done = dynagat("tune", *words, cwd=tmp_path, code=2)
+    assert done.stdout == ""
+    *said, answer = done.stderr.strip().splitlines()
+    assert answer.startswith("dynagat: ")
+    assert sentence in answer
+    assert all("each point is tried once" in line for line in said)
+
+
+def test_trials_of_successive_numbers_are_drawn_unlike(tmp_path):
+    _, [trials] = tuned(
+        tmp_path, 8, texts=["width=1-8", "slope=0,0.1,0.2,0.3"], mechanisms=["gat"], seeds=[0]
+    )
+    assert any(a.settings != b.settings for a, b in pairwise(trials))
+    assert len({tuple(trial.settings.values()) for trial in trials}) > 4
