@@ -159,6 +159,8 @@ def test_as_published_edge_noise_has_the_heads_of_the_papers_code() -> None:
     assert heads_of(EDGE_NOISE) == [("gat", 8), ("gatv2", 8), ("dpgat", 8), ("gcn", 8)]
     theirs = [("gat", 8), ("gatv2", 1), ("dpgat", 1), ("gcn", 8)]
     assert heads_of(EDGE_NOISE, published=True) == theirs
+    on_mag = heads_of(EDGE_NOISE, "dataset=ogbn-mag", published=True)
+    assert on_mag == [("gat", 1), ("gatv2", 1), ("dpgat", 1), ("gcn", 8)]
     assert heads_of(EDGE_NOISE, published=True, heads=["4"])[1] == ("gatv2", 4)
 
 

@@ -133,7 +133,7 @@ def _jobs(
     numbers = parse_numbers(",".join(seeds), "seeds") if seeds else list(asked.seeds)
     numbers = numbers[:1] if smoke and not seeds else numbers
     asked_heads = parse_numbers(",".join(heads), "heads") if heads else None
-    usual = {**asked.mechanisms, **(asked.published_heads if published else {})}
+    usual = asked.heads(named_dataset(assignments), published)
     are_set = any(_names(text, "network.heads") for text in assignments)
     return [
         Job(variant.with_heads(count), name, seed, looks)

@@ -18,6 +18,7 @@ from dynagat.experiment.record import Record, key_of
 from dynagat.training import Outcome, Round, Schedule, Task, fit
 
 Watch = Callable[[Round], None]
+Heads = Mapping[str, tuple[int, ...]]  # of each mechanism
 Look = Callable[..., Mapping[str, Any]]  # at a network, given its task's specimen and its marks
 
 
@@ -103,7 +104,7 @@ class Benchmark:
     network: Network
     task: TaskSettings
     schedule: Schedule
-    mechanisms: Mapping[str, tuple[int, ...]]  # with the numbers of heads to compare
+    mechanisms: Heads  # to compare
     seeds: range
     metric: str  # the one that tables show
     smoke: tuple[str, ...]  # settings that make a run short
@@ -115,7 +116,7 @@ class Benchmark:
     by_dataset: Mapping[str, Settings] = field(default_factory=dict)  # "": of any other
     microscope: Literal["whole", "glance", "none"] = "whole"  # how runs are looked at
     caveats: Mapping[str, str] = field(default_factory=dict)  # of settings: {"k=3": "too easy"}
-    published_heads: Mapping[str, tuple[int, ...]] = field(default_factory=dict)  # if others (D17)
+    published_heads: Mapping[str, Heads] = field(default_factory=dict)  # by data set, if others
 
     @property
     def settings(self) -> Settings:
@@ -130,6 +131,11 @@ class Benchmark:
         tuned = self.tuned.get(mechanism, {})
         by_path = {settings.resolve(found, name): value for name, value in tuned.items()}
         return settings.with_values(found, by_path)
+
+    def heads(self, dataset: str | None, published: bool) -> Heads:
+        """Those to run with, where nobody says."""
+        name = dataset or str(getattr(self.data, "dataset", ""))
+        return {**self.mechanisms, **(self.published_heads.get(name, {}) if published else {})}
 
     def with_settings(self, new: Settings) -> Benchmark:
         return replace(self, **{name: getattr(new, name) for name in PARTS})
