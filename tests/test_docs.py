@@ -29,6 +29,13 @@ def test_the_results_page_is_made_from_the_committed_records(benchmark, tmp_path
         assert (tmp_path / name).read_text() == (ROOT / "docs/results" / name).read_text()
 
 
+@pytest.mark.parametrize("benchmark", recorded, ids=lambda each: each.name)
+def test_the_committed_records_are_runs_of_the_benchmark_as_it_is_now(benchmark):
+    path = ROOT / f"results/{benchmark.name}.jsonl"
+    for record in read_lines(path.read_text().splitlines(), str(path)):
+        assert benchmark.as_recorded(record).key(record.mechanism, record.seed) == record.key
+
+
 @every_benchmark
 def test_every_departure_is_explained(benchmark):
     text = (ROOT / "docs/reproduction.md").read_text()

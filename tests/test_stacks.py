@@ -150,7 +150,7 @@ def attend(conv, x):
     return out if conv.bias is None else out + conv.bias
 
 
-def close(found, expected) -> None:
+def assert_same(found, expected) -> None:
     torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-9)
 
 
@@ -184,8 +184,8 @@ def test_stack_s_is_its_formula_with_a_residual_in_the_middle_only(
         return attend(last.conv, b)
 
     assert [layer.conv.heads for layer in network.layers] == [2, 2, 1]  # D16
-    close(network(x, GRAPH), by_hand(1.0))
-    close(network.train()(x, GRAPH), by_hand(gain))
+    assert_same(network(x, GRAPH), by_hand(1.0))
+    assert_same(network.train()(x, GRAPH), by_hand(gain))
 
 
 def test_of_two_layers_none_is_in_the_middle_and_no_residual_is_added() -> None:
@@ -202,7 +202,7 @@ def test_stack_s_with_all_residuals_maps_them_where_widths_differ(mechanism) -> 
     first, middle, last = network.layers
     a = F.linear(x, first.skip.weight) + F.relu(attend(first.conv, x))
     b = a + F.relu(attend(middle.conv, a))
-    close(network(x, GRAPH), F.linear(b, last.skip.weight) + attend(last.conv, b))
+    assert_same(network(x, GRAPH), F.linear(b, last.skip.weight) + attend(last.conv, b))
 
 
 @every_attention
@@ -213,7 +213,7 @@ def test_stack_p_is_its_formula(mechanism) -> None:
         skip = F.linear(expected, layer.skip.weight, layer.skip.bias)
         expected = attend(layer.conv, expected) + skip
         expected = F.elu(expected) if number < 2 else expected
-    close(network(x, GRAPH), expected)
+    assert_same(network(x, GRAPH), expected)
 
 
 @every_attention
@@ -232,7 +232,7 @@ def test_stack_b_adds_what_the_layer_before_gave_before_its_norm(mechanism) -> N
     h = h + attend(third.conv, F.relu(norm(h, third.before[0])))
     expected = F.linear(F.relu(norm(h, third.after[0])), out.weight, out.bias)
     assert [layer.conv.heads for layer in network.layers] == [2, 2, 2]
-    close(network(x, GRAPH), expected)
+    assert_same(network(x, GRAPH), expected)
 
 
 @every_attention
@@ -264,7 +264,7 @@ def test_stack_d_is_its_formula(mechanism, residual) -> None:
             same = expected.shape[1] == new.shape[1]
             new = new + (expected if same else F.linear(expected, layer.skip.weight))
         expected = F.elu(new) if number < 2 else new
-    close(network(x, GRAPH), expected)
+    assert_same(network(x, GRAPH), expected)
 
 
 # Dropout
@@ -344,15 +344,15 @@ def test_blocks_parts_and_the_whole_graph_give_the_same(mechanism, stack, self_l
     (batch,) = NeighborLoader(EDGES, [-1, -1, -1], batch_size=4, input_nodes=asked, layered=True)
     batch = batch.with_self_loops() if self_loops else batch
     seen = batch.node_id
-    close(network(x[seen], batch.graphs, degrees(graph)[seen]), whole[asked])
+    assert_same(network(x[seen], batch.graphs, degrees(graph)[seen]), whole[asked])
     for batch_size in (7, N):
-        close(run_in_parts(network, x, EDGES, batch_size, self_loops=self_loops), whole)
+        assert_same(run_in_parts(network, x, EDGES, batch_size, self_loops=self_loops), whole)
 
 
 @pytest.mark.parametrize("mechanism", MECHANISMS)
 def test_our_own_network_in_parts_gives_the_same(mechanism) -> None:
     network, x = shaken(make_network(mechanism, 6, 3, dim=8, heads=2)), features(6)
-    close(run_in_parts(network, x, EDGES, 9, self_loops=True), network(x, GRAPH))
+    assert_same(run_in_parts(network, x, EDGES, 9, self_loops=True), network(x, GRAPH))
 
 
 @every_stack
@@ -373,8 +373,8 @@ def test_pygs_layers_with_the_same_weights_give_the_same(
     theirs.load_state_dict(state)
     assert all(isinstance(layer.conv, OnGraph) for layer in theirs.layers)
     x = features(6)
-    close(theirs(x, GRAPH), ours(x, GRAPH))
-    close(run_in_parts(theirs, x, EDGES, 9, self_loops=True), ours(x, GRAPH))
+    assert_same(theirs(x, GRAPH), ours(x, GRAPH))
+    assert_same(run_in_parts(theirs, x, EDGES, 9, self_loops=True), ours(x, GRAPH))
 
 
 @pytest.mark.parametrize("graph", [GRAPH, EDGES], ids=["with loops", "without"])
@@ -384,7 +384,7 @@ def test_graphsage_and_gin_are_pygs_on_the_edges_that_are_no_loops(mechanism, ki
     layer = make_conv(mechanism)(6, 4, 1).double()
     assert type(layer.conv) is kind
     x = features(6)
-    close(layer.eval()(x, graph), layer.conv(x, EDGE_INDEX))
+    assert_same(layer.eval()(x, graph), layer.conv(x, EDGE_INDEX))
 
 
 @every_attention

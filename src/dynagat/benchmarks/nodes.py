@@ -187,17 +187,14 @@ class BothWays(NodeData):
 
 
 @dataclass(frozen=True)
-class StackS:
-    """See `stack_s` (section 3 of the paper's experiments on arxiv and mag)."""
+class Stack:
+    """What the stacks S and P have in common."""
 
     dim: int = 256
     heads: int = 8
     layers: int = 3
     dropout: float = 0.25
     last_heads: int = 1  # D16: "8 heads" are those of the layers before
-    residual: Literal["none", "middle", "all"] = "middle"  # D15: not all, as the paper says
-    gain: float = departure(1.0, published=2.0, number="D14")  # of the middle layer, in training
-    norm: bool = True
     bias: bool = False
     share_weights: bool = True  # D10: of GATv2
     share_query: bool = departure(True, published=False, number="D3")  # Q = K, of DPGAT
@@ -205,6 +202,15 @@ class StackS:
 
     def __post_init__(self) -> None:
         check_network(self)
+
+
+@dataclass(frozen=True)
+class StackS(Stack):
+    """See `stack_s`; of arxiv, mag and the edge noise."""
+
+    residual: Literal["none", "middle", "all"] = "middle"  # D15: not all, as the paper says
+    gain: float = departure(1.0, published=2.0, number="D14")  # of the middle layer, in training
+    norm: bool = True
 
     def build(self, data: NodeProblem, mechanism: str) -> Network:
         return stack_s(

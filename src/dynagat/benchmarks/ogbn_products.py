@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
 
 from dynagat.benchmarks.nodes import (
     BothWays,
     NodeProblem,
     NodeTask,
-    check_network,
+    Stack,
     conv_of,
     percents,
     widths_of,
@@ -21,21 +20,11 @@ from dynagat.training import Schedule
 
 
 @dataclass(frozen=True)
-class StackP:
+class StackP(Stack):
     """See `stack_p`."""
 
     dim: int = 128
-    heads: int = 8
-    layers: int = 3
     dropout: float = 0.5
-    last_heads: int = 1  # D16
-    bias: bool = False
-    share_weights: bool = True  # D10: of GATv2
-    share_query: bool = departure(True, published=False, number="D3")  # Q = K, of DPGAT
-    source: Literal["dynagat", "pyg"] = "dynagat"  # whose layers
-
-    def __post_init__(self) -> None:
-        check_network(self)
 
     def build(self, data: NodeProblem, mechanism: str) -> Network:
         return stack_p(

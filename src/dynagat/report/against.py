@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from dynagat.report import wording
-from dynagat.report.noise import RIVAL
-from dynagat.report.tables import Row
+from dynagat.report.tables import RIVAL, Row
 
 ENOUGH = 5  # runs of each
 COLUMNS = ("settings", "GATv2", "GAT", "n", "difference", "p one-sided", "p two-sided",

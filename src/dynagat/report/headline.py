@@ -9,8 +9,8 @@ from collections.abc import Iterable, Iterator
 from dynagat.experiment import Benchmark
 from dynagat.report import wording
 from dynagat.report.attentive import heads_of
-from dynagat.report.noise import RIVAL, answers
-from dynagat.report.tables import OURS, Row, families
+from dynagat.report.noise import answers
+from dynagat.report.tables import OURS, RIVAL, Row, families
 
 SHORTFALL = 0.01  # how far below the paper's number is worth a sentence; relative if no share
 

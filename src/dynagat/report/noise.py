@@ -12,10 +12,9 @@ from typing import Any
 
 from dynagat.experiment import Record
 from dynagat.report import wording
-from dynagat.report.tables import OURS, Row
+from dynagat.report.tables import OURS, RIVAL, Row
 from dynagat.significance import Sample, compare
 
-RIVAL = "gat"  # whom the paper claims to beat
 SIGNIFICANT = 0.05
 COLUMNS = ("settings", "mechanism", "heads", "attention on noise", "uniform share", "ratio",
            "ratio by layer", "interaction", "n")  # fmt: skip

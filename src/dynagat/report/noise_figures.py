@@ -21,8 +21,8 @@ from dynagat.experiment import Benchmark, Record
 from dynagat.report import wording
 from dynagat.report.figures import INK, STYLE, svg_of
 from dynagat.report.headline import is_told
-from dynagat.report.noise import RIVAL, SIGNIFICANT, NoiseSeen, noise_seen
-from dynagat.report.tables import Row, families, rows
+from dynagat.report.noise import SIGNIFICANT, NoiseSeen, noise_seen
+from dynagat.report.tables import RIVAL, Row, families, rows
 
 XLABEL = "edges added per edge"
 LEAST_P = 1e-5  # smaller ones are drawn as it

@@ -21,6 +21,7 @@ from dynagat.report import wording
 from dynagat.significance import Comparison, Sample, bootstrap_interval, compare, holm
 
 OURS = "gatv2"
+RIVAL = "gat"  # whom the paper claims to beat
 UNTOLD = ("revision", "network.heads")  # not settings, or with a column of their own
 BUDGET = ("schedule.max_rounds", "schedule.patience")  # less of it is a shorter run of the same
 
