@@ -56,7 +56,8 @@ def print_tables(
     for benchmark in benchmarks:
         found, made = rows(known, benchmark), made_up(current(known, benchmark))
         console.print(benchmark.title, style="bold", markup=False, highlight=False)
-        for sentence in headline(benchmark, found, made):
+        cost = costs.costs(known, benchmark)
+        for sentence in (*headline(benchmark, found, made), *costs.beside_pyg(cost)):
             console.print(f"  {sentence}", markup=False, highlight=False)
         for _, members in families(found):
             console.print()
@@ -65,6 +66,6 @@ def print_tables(
             for words in (LEGEND, *notes(benchmark, found)):
                 console.print(words, style="dim", markup=False, highlight=False)
         if made:  # a table of results would say nothing of them
-            lines = [each.cells() for each in costs.costs(known, benchmark)]
+            lines = [each.cells() for each in cost]
             console.print(plain_table("Time and memory", costs.COLUMNS, costs.LEFT, lines))
         console.print()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import permutations
 from statistics import median
 from typing import Any
 
@@ -44,23 +45,39 @@ class Cost:
         known = [seconds for run in self.runs if math.isfinite(seconds := _evaluation_seconds(run))]
         return median(known) if known else math.nan
 
+    @property
+    def memory(self) -> int:
+        """Bytes at the peak."""
+        return max(run.peak_memory_bytes for run in self.runs)
+
+    @property
+    def source(self) -> str:
+        """Whose layers."""
+        asked = flat(self.runs[0].settings).get("network.source", "dynagat")
+        return ONE_SOURCE.get(self.rows[0].mechanism, str(asked))
+
     def cells(self) -> list[str]:
         """One text for each of COLUMNS."""
         row, run = self.rows[0], self.runs[0]
         estimated = f", estimated from {self.steps} of {self.own_steps} steps"
-        source = str(flat(run.settings).get("network.source", "dynagat"))
         return [
             self._settings(),
             wording.name_of(row.mechanism),
             wording.NOTHING if row.mechanism in wording.WITHOUT_HEADS else str(row.heads),
-            ONE_SOURCE.get(row.mechanism) or str(source),
+            self.source,
             "made up" if is_made(run) else "real",
             wording.seconds(self.passes) + (estimated if self.steps != self.own_steps else ""),
             wording.seconds(self.evaluation),
-            wording.size(max(each.peak_memory_bytes for each in self.runs)),
+            wording.size(self.memory),
             run.versions.get("threads", wording.NOTHING),
             str(len(self.runs)),
         ]
+
+    @property
+    def company(self) -> list[str]:
+        """All that is to be the same where two costs are compared."""
+        cells = self.cells()
+        return [*cells[:3], cells[4], cells[8]]
 
     def place(self, mechanisms: list[str]) -> tuple[Any, ...]:
         """Real data first; what can be compared, side by side."""
@@ -89,6 +106,20 @@ def costs(records: Iterable[Record], benchmark: Benchmark) -> list[Cost]:
     found = [_cost(benchmark, lot) for lot in lots.values()]
     order = list(benchmark.mechanisms)
     return sorted(found, key=lambda each: each.place(order))
+
+
+def beside_pyg(found: list[Cost]) -> Iterator[str]:
+    """How much our layers save, where PyG's were run with the same settings and threads."""
+    for ours, theirs in permutations(found, 2):
+        if (ours.source, theirs.source) != ("dynagat", "pyg") or ours.company != theirs.company:
+            continue
+        row = ours.rows[0]
+        yield (
+            f"Beside PyG's layers in the same network, {wording.title_of(row.mechanism, row.heads)}"
+            f" trains {theirs.passes / ours.passes:.1f} times as fast on ours"
+            f" ({wording.seconds(ours.passes)} a pass against {wording.seconds(theirs.passes)}),"
+            f" with {wording.size(ours.memory)} of memory against {wording.size(theirs.memory)}."
+        )
 
 
 def _cost(benchmark: Benchmark, lot: list[tuple[Row, Record]]) -> Cost:

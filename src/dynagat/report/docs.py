@@ -25,7 +25,8 @@ def write_markdown(records: list[Record], benchmark: Benchmark, folder: Path) ->
         return
     by_metric = [rows(records, benchmark, metric) for metric in metrics_of(benchmark)]
     parts = [f"# {benchmark.title}", f"{benchmark.source}. Written by `dynagat report`."]
-    spoken = headline(benchmark, by_metric[0], made_up(mine))
+    cost = costs.costs(records, benchmark)
+    spoken = [*headline(benchmark, by_metric[0], made_up(mine)), *costs.beside_pyg(cost)]
     parts.append("\n".join(f"- {line}" for line in spoken))
     for each in pictures(records, benchmark):
         # Dark ink needs paper, whatever page shows the file.
@@ -38,8 +39,8 @@ def write_markdown(records: list[Record], benchmark: Benchmark, folder: Path) ->
     parts += [table for _, family in families(by_metric[0]) for table in _more(family)]
     parts.append("## How it was run")
     parts.append("\n".join(f"- {name}: {words}" for name, words in told(mine).items()))
-    cost = [each.cells() for each in costs.costs(records, benchmark)]
-    parts += [_table("Time and memory", costs, cost)] if cost else []
+    lines = [each.cells() for each in cost]
+    parts += [_table("Time and memory", costs, lines)] if lines else []
     asked = commands(benchmark, untested_rows(records, benchmark, benchmark.metric))
     parts.append("```sh\n" + "\n".join(asked) + "\n```")
     write_whole(folder / f"{benchmark.name}.md", "\n\n".join(parts) + "\n")

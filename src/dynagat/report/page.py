@@ -102,10 +102,11 @@ def _skipped(records: list[Record], benchmarks: list[Benchmark]) -> list[str]:
 
 def _section(records: list[Record], benchmark: Benchmark) -> dict[str, Any]:
     by_metric = [rows(records, benchmark, metric) for metric in metrics_of(benchmark)]
-    found = by_metric[0]
+    found, cost = by_metric[0], costs.costs(records, benchmark)
+    spoken = headline(benchmark, found, made_up(current(records, benchmark)))
     return {
         "benchmark": benchmark,
-        "headline": headline(benchmark, found, made_up(current(records, benchmark))),
+        "headline": [*spoken, *costs.beside_pyg(cost)],
         "figures": _figures(records, benchmark),
         "tables": [
             _table(family, open_=each is found and is_told(family[0]))
@@ -114,11 +115,7 @@ def _section(records: list[Record], benchmark: Benchmark) -> dict[str, Any]:
         ],
         "notes": notes(benchmark, found),
         "seen": [*_attentive(found), *_noise(found)],
-        "costs": _plain_table(
-            "Time and memory",
-            costs,
-            [each.cells() for each in costs.costs(records, benchmark)],
-        ),
+        "costs": _plain_table("Time and memory", costs, [each.cells() for each in cost]),
         "columns": COLUMNS,
         "details": DETAILS,
         "left": LEFT,

@@ -164,7 +164,9 @@ def _place(row: Row, mechanisms: list[str]) -> tuple[Any, ...]:
         for value in row.swept.values()
     )
     family = (bool(row.changed), row.fidelity != "corrected", row.family)
-    return *family, swept, mechanisms.index(row.mechanism) if known else 99, row.heads
+    mechanism = mechanisms.index(row.mechanism) if known else len(mechanisms)
+    budget = bool(row.budget), [-row.budget.get(path, 0) for path in BUDGET]  # the longest first
+    return *family, swept, mechanism, row.heads, budget
 
 
 class _Reader:
