@@ -6,6 +6,8 @@ what comes of it is not comparable with the paper.
 
 from __future__ import annotations
 
+from typing import Any
+
 from dynagat.benchmarks.nodes import NodeData, NodeTask, StackS, percents
 from dynagat.experiment import Benchmark
 from dynagat.training import Schedule
@@ -17,6 +19,12 @@ CAVEATS = {
 MECHANISMS = {"gat": (1, 8), "gatv2": (1, 8), "dpgat": (1, 8), "gcn": (1,), "sage": (1,),
               "gin": (1,)}  # fmt: skip
 OGB_GRID = {"layers": (2, 3, 6), "dim": (64, 128, 256), "lr": (0.0005, 0.001, 0.005, 0.01)}
+
+
+def sampled_grid(neighbours: int) -> dict[str, tuple[Any, ...]]:
+    """The same, where each layer, however many there are, samples that many neighbours."""
+    return {**OGB_GRID, "neighbours": tuple((neighbours,) * each for each in OGB_GRID["layers"])}
+
 
 TABLE_1 = {
     ("gat", 1): (71.59, 0.38),

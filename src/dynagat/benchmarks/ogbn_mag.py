@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from dynagat.benchmarks.nodes import NodeData, NodeTask, StackS, percents
-from dynagat.benchmarks.ogbn_arxiv import CAVEATS, MECHANISMS, OGB_GRID
+from dynagat.benchmarks.ogbn_arxiv import CAVEATS, MECHANISMS, sampled_grid
 from dynagat.data.catalog import load
 from dynagat.data.store import GraphData
 from dynagat.experiment import Benchmark, departure
@@ -64,7 +64,7 @@ OGBN_MAG = Benchmark(
         *percents("Table 1", TABLE_1, "test_accuracy", 10, features="own"),
         *percents("OGB's leaderboard", LEADERBOARD, "test_accuracy", 10, features="own"),
     ),
-    search={**OGB_GRID, "neighbours": tuple((10,) * layers for layers in OGB_GRID["layers"])},
+    search=sampled_grid(10),
     microscope="glance",
     caveats=CAVEATS,
 )

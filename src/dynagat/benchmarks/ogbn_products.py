@@ -13,7 +13,7 @@ from dynagat.benchmarks.nodes import (
     percents,
     widths_of,
 )
-from dynagat.benchmarks.ogbn_arxiv import CAVEATS, MECHANISMS, OGB_GRID
+from dynagat.benchmarks.ogbn_arxiv import CAVEATS, MECHANISMS, sampled_grid
 from dynagat.experiment import Benchmark, departure
 from dynagat.nn.network import Network, stack_p
 from dynagat.training import Schedule
@@ -82,7 +82,7 @@ OGBN_PRODUCTS = Benchmark(
         *percents("Table 1", TABLE_1, "test_accuracy", 10),
         *percents("OGB's leaderboard", LEADERBOARD, "test_accuracy", 10),
     ),
-    search={**OGB_GRID, "neighbours": tuple((10,) * layers for layers in OGB_GRID["layers"])},
+    search=sampled_grid(10),
     microscope="none",  # a weight for each edge and head would take gigabytes
     caveats=CAVEATS,
 )

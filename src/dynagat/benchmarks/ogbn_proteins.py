@@ -16,7 +16,7 @@ from dynagat.benchmarks.nodes import (
     conv_of,
     percents,
 )
-from dynagat.benchmarks.ogbn_arxiv import CAVEATS, MECHANISMS, OGB_GRID
+from dynagat.benchmarks.ogbn_arxiv import CAVEATS, MECHANISMS, sampled_grid
 from dynagat.data.store import GraphData
 from dynagat.experiment import Benchmark, departure
 from dynagat.nn.network import Network, stack_b
@@ -152,7 +152,7 @@ OGBN_PROTEINS = Benchmark(
         *percents("Table 1", TABLE_1, "test_roc_auc", 10, divided_by="n"),
         *percents("OGB's leaderboard", LEADERBOARD, "test_roc_auc", 10),
     ),
-    search={**OGB_GRID, "neighbours": tuple((16,) * layers for layers in OGB_GRID["layers"])},
+    search=sampled_grid(16),
     microscope="none",  # a weight for each edge and head would take gigabytes
     caveats=CAVEATS,
 )

@@ -22,7 +22,7 @@ from dynagat.benchmarks.dictionary_lookup import DICTIONARY_LOOKUP
 from dynagat.experiment import Benchmark, Record
 from dynagat.report import wording
 from dynagat.report.attention import first_head
-from dynagat.report.tables import Row, families, rows
+from dynagat.report.tables import Row, families, longest, rows
 
 INK = "#1b1f24"
 DARK_TEXT, LIGHT_TEXT = "#101010", "#ffffff"  # on pale and on deep cells, whatever the page's ink
@@ -131,9 +131,8 @@ def _accuracy_figure(
 
 def _at(found: list[Row], ks: range, curves: list[Curve]) -> list[Row]:
     fitting = [row for row in found if row.swept.get("k") in ks]
-    shown = shown_family([row for row in fitting if (row.mechanism, row.heads) in curves])
-    whole = {(row.mechanism, row.heads, row.swept["k"]) for row in shown if not row.budget}
-    return [r for r in shown if not r.budget or (r.mechanism, r.heads, r.swept["k"]) not in whole]
+    asked = [row for row in fitting if (row.mechanism, row.heads) in curves]
+    return longest(shown_family(asked))
 
 
 def _ours(ax: Axes, group: list[Row], line: str, marker: str) -> None:

@@ -10,7 +10,7 @@ from dynagat.experiment import Benchmark
 from dynagat.report import wording
 from dynagat.report.attentive import heads_of
 from dynagat.report.noise import answers
-from dynagat.report.tables import OURS, RIVAL, Row, families
+from dynagat.report.tables import OURS, RIVAL, Row, families, longest
 
 SHORTFALL = 0.01  # how far below the paper's number is worth a sentence; relative if no share
 
@@ -27,7 +27,7 @@ def headline(benchmark: Benchmark, rows: list[Row], made_up: int = 0) -> list[st
     told = told or [members for _, members in families(rows)]
     spoken: list[str] = []
     for say in (_lost, _reached, _short, _equalled, _won, answers, _seen):
-        for members in (part for family in told for part in _by_dataset(_longest(family))):
+        for members in (part for family in told for part in _by_dataset(longest(family))):
             spoken += [_placed(sentence, members[0]) for sentence in say(members)]
     left = len(families(rows)) - len(told)
     if left:
@@ -38,14 +38,6 @@ def headline(benchmark: Benchmark, rows: list[Row], made_up: int = 0) -> list[st
 def is_told(row: Row) -> bool:
     """Tables of the two fidelities are; what was tried out speaks for itself."""
     return not row.changed.keys() - row.caveats.keys()
-
-
-def _longest(family: list[Row]) -> list[Row]:
-    """Of rows that differ in their budget alone, the one with the most, which comes first."""
-    found: dict[str, Row] = {}
-    for row in family:
-        found.setdefault(repr((row.swept, row.mechanism, row.heads)), row)
-    return list(found.values())
 
 
 def _by_dataset(family: list[Row]) -> list[list[Row]]:

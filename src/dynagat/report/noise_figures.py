@@ -22,7 +22,7 @@ from dynagat.report import wording
 from dynagat.report.figures import INK, STYLE, svg_of
 from dynagat.report.headline import is_told
 from dynagat.report.noise import SIGNIFICANT, NoiseSeen, noise_seen
-from dynagat.report.tables import RIVAL, Row, families, rows
+from dynagat.report.tables import RIVAL, Row, families, longest, rows
 
 XLABEL = "edges added per edge"
 LEAST_P = 1e-5  # smaller ones are drawn as it
@@ -135,19 +135,9 @@ def panels(records: Iterable[Record], benchmark: Benchmark) -> list[Panel]:
     told = [family for _, family in found if is_told(family[0])] or [f for _, f in found[:1]]
     shown: dict[tuple[str, str], list[Row]] = {}
     for family in told:
-        for row in _longest(family):
+        for row in longest(family):
             shown.setdefault((str(row.swept["dataset"]), row.family), []).append(row)
     return [Panel(dataset, tuple(group)) for (dataset, _), group in shown.items()]
-
-
-def _longest(family: list[Row]) -> list[Row]:
-    """Without runs of a smaller budget where there is one of the whole."""
-    whole = {_point(row) for row in family if not row.budget}
-    return [row for row in family if not row.budget or _point(row) not in whole]
-
-
-def _point(row: Row) -> tuple[Any, ...]:
-    return row.mechanism, row.heads, *row.swept.values()
 
 
 def _noise(row: Row) -> float:

@@ -147,6 +147,14 @@ def families(rows: Iterable[Row]) -> list[tuple[str, list[Row]]]:
     return [(name, list(members)) for name, members in groupby(rows, key=lambda row: row.family)]
 
 
+def longest(family: list[Row]) -> list[Row]:
+    """Of rows that differ in their budget alone, the one with the most, which comes first."""
+    found: dict[str, Row] = {}
+    for row in family:
+        found.setdefault(repr((row.swept, row.mechanism, row.heads)), row)
+    return list(found.values())
+
+
 def metrics_of(benchmark: Benchmark) -> list[str]:
     """The metric of the tables, then the others that the paper has numbers of."""
     printed = [each.metric for each in benchmark.published]
