@@ -18,9 +18,9 @@ from dynagat.cli.answering import answering, err, out
 from dynagat.cli.running import run_shown
 from dynagat.experiment import Benchmark, Job, Record, Store, as_published, grid
 from dynagat.experiment.benchmark import Look
-from dynagat.experiment.files import write_whole
 from dynagat.experiment.settings import as_text, parse_numbers, parse_settings, resolve
 from dynagat.experiment.store import read_lines
+from dynagat.files import write_text
 
 records_app = typer.Typer(no_args_is_help=True, help="Move records as JSON lines.")
 
@@ -289,7 +289,7 @@ def export_records(
         if out_file is None:
             sys.stdout.write(text)
         else:
-            write_whole(out_file, text)
+            write_text(out_file, text)
 
 
 @records_app.command("import")

@@ -19,7 +19,6 @@ from dynagat.cli.answering import answering, err
 from dynagat.cli.benchmarks import named_dataset
 from dynagat.experiment import Benchmark
 from dynagat.experiment import tune as bring_to_budget
-from dynagat.experiment.files import write_whole
 from dynagat.experiment.progress import SILENCE, clock
 from dynagat.experiment.record import plain
 from dynagat.experiment.settings import (
@@ -35,6 +34,7 @@ from dynagat.experiment.storage import opened
 from dynagat.experiment.study import Study, Trial
 from dynagat.experiment.tune import Tuned
 from dynagat.experiment.tuning import HEADS, Sampler, Tuning, choices_of
+from dynagat.files import write_text
 from dynagat.training import Round
 
 TRIALS, SMOKE_TRIALS = 60, 4
@@ -89,7 +89,7 @@ def tune(
                 json.dumps(plain({"benchmark": asked.name, **asdict(trial)}))
                 for trial in trials_made
             ]
-            write_whole(out_file, "".join(f"{line}\n" for line in lines))
+            write_text(out_file, "".join(f"{line}\n" for line in lines))
         for each in found:
             told = told_of(each, asked)
             print(json.dumps(plain(told)) if as_json else _words(told, each.tuning))

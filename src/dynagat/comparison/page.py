@@ -12,8 +12,8 @@ from dynagat.comparison.compare import Comparison
 from dynagat.comparison.figures import curves_figure, scores_figure
 from dynagat.comparison.rows import Row, differences
 from dynagat.comparison.table import COLUMNS, cells
-from dynagat.experiment.files import write_whole
 from dynagat.experiment.settings import flat
+from dynagat.files import write_text
 from dynagat.report import wording
 from dynagat.report.figures import INK
 from dynagat.report.page import template
@@ -58,7 +58,7 @@ def write_page(
         reasons=comparison.plan.reasons,
         told=_told(comparison),
     )
-    write_whole(path, text)
+    write_text(path, text)
     return path
 
 

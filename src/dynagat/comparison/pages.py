@@ -12,7 +12,7 @@ from dynagat.comparison.compare import Comparison
 from dynagat.comparison.page import write_page
 from dynagat.data.describe import describe
 from dynagat.data.store import GraphData
-from dynagat.experiment.files import write_whole
+from dynagat.files import write_text
 from dynagat.report import wording
 from dynagat.report.microscope import write_microscope
 
@@ -25,7 +25,7 @@ def write_pages(
     """folder/index.html, attention.html of the best attentive model, comparison.json."""
     folder = Path(folder)
     seen = _write_attention(comparison, data, folder / "attention.html")
-    write_whole(folder / "comparison.json", json.dumps(comparison.to_dict(), indent=1))
+    write_text(folder / "comparison.json", json.dumps(comparison.to_dict(), indent=1))
     return write_page(
         comparison,
         folder / "index.html",

@@ -70,7 +70,7 @@ class Predictions:
 
     def save(self, path: Path | str) -> Path:
         """As Parquet or CSV, by the path's ending; whole or not at all."""
-        from dynagat.experiment.files import write_through
+        from dynagat.files import write_through
 
         path = Path(path)
         table = self.to_pandas()

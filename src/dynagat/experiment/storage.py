@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
@@ -10,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dynagat.experiment.store import PATIENCE, StoreError
+from dynagat.files import lock
 
 if TYPE_CHECKING:
     from optuna.storages import RDBStorage
@@ -23,7 +23,7 @@ def opened(path: Path) -> Iterator[RDBStorage]:
     path.parent.mkdir(parents=True, exist_ok=True)
     with open(path.with_name(f".{path.name}.lock"), "w") as file:
         try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # ends with the process, however
+            lock(file, wait=False)
         except BlockingIOError:
             sentence = f"storage {path} is in use by another tuner; wait, or name another"
             raise StoreError(sentence) from None

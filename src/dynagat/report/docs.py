@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from dynagat.experiment import Benchmark, Record
-from dynagat.experiment.files import write_whole
+from dynagat.files import write_text
 from dynagat.report import against, attentive, costs, noise
 from dynagat.report.attentive import attentive_rows, heads_of
 from dynagat.report.headline import headline
@@ -31,7 +31,7 @@ def write_markdown(records: list[Record], benchmark: Benchmark, folder: Path) ->
     for each in pictures(records, benchmark):
         # Dark ink needs paper, whatever page shows the file.
         svg = each.svg.replace("<svg ", '<svg style="background: white" ', 1)
-        write_whole(folder / f"{each.name}.svg", svg)
+        write_text(folder / f"{each.name}.svg", svg)
         parts.append(f"![{each.words}]({each.name}.svg)\n\n{each.words}")
     for each in by_metric:
         parts += [markdown(family).rstrip() for _, family in families(each)]
@@ -43,7 +43,7 @@ def write_markdown(records: list[Record], benchmark: Benchmark, folder: Path) ->
     parts += [_table("Time and memory", costs, lines)] if lines else []
     asked = commands(benchmark, untested_rows(records, benchmark, benchmark.metric))
     parts.append("```sh\n" + "\n".join(asked) + "\n```")
-    write_whole(folder / f"{benchmark.name}.md", "\n\n".join(parts) + "\n")
+    write_text(folder / f"{benchmark.name}.md", "\n\n".join(parts) + "\n")
 
 
 def _more(family: list[Row]) -> Iterator[str]:

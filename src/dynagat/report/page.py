@@ -13,7 +13,7 @@ from markupsafe import Markup
 
 from dynagat.benchmarks.dictionary_lookup import DICTIONARY_LOOKUP
 from dynagat.experiment import Benchmark, Record, departures
-from dynagat.experiment.files import write_whole
+from dynagat.files import write_text
 from dynagat.report import attentive, costs, noise, wording
 from dynagat.report.attention import SEEDS_SHOWN, UNIT, shown_runs, start_of
 from dynagat.report.attentive import attentive_rows, heads_of
@@ -42,7 +42,7 @@ def write_page(
 ) -> Path:
     """The page at a path of a folder that is there."""
     path = Path(path)
-    write_whole(path, page(list(records), list(benchmarks)))
+    write_text(path, page(list(records), list(benchmarks)))
     return path
 
 

@@ -14,7 +14,7 @@ from torch import Tensor
 from dynagat.analysis.attentive import Attentiveness, Head, Layer
 from dynagat.analysis.focus import entropy
 from dynagat.analysis.verdict import MOSTLY
-from dynagat.experiment.files import write_whole
+from dynagat.files import write_text
 from dynagat.report.figures import QUERY_COLOURS
 from dynagat.report.microscope.advice import (
     MEANINGS,
@@ -55,7 +55,7 @@ def write_microscope(
         nodes: how many queries the page holds at most, of the layers' graphs.
     """
     path = Path(path)
-    write_whole(path, microscope(found, title=title, names=names, nodes=nodes))
+    write_text(path, microscope(found, title=title, names=names, nodes=nodes))
     return path
 
 
