@@ -1,4 +1,4 @@
-"""Old state dicts are renamed to the same function, and models are accelerated in place."""
+"""Converted state dicts compute the same function, and models are accelerated in place."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def edges() -> Tensor:
 
 
 def attend(score: Tensor, value: Tensor, query: Tensor) -> Tensor:
-    """score [E, H] and value [E, H, C] -> [N, H·C], one query after the other."""
+    """score [E, H] and value [E, H, C] -> [N, H·C], query by query."""
     out = torch.zeros(N, H, C)
     for i in range(N):
         at = query == i
@@ -41,11 +41,11 @@ def attend(score: Tensor, value: Tensor, query: Tensor) -> Tensor:
     return out.flatten(1)
 
 
-# What the old layers computed, from their documentation
+# The old layers, written from their documentation
 
 
 def old_gat(state, x: Tensor, edge_index: Tensor, source: str, target: str, left: str, right: str):
-    """left is the source's vector: in PyG 1.6 to 1.7 (att_l) and in DGL (attn_l)."""
+    """`left` is the source's vector: att_l in PyG 1.6 and 1.7, attn_l in DGL."""
     key, query = edge_index
     z_source = (x @ state[source].T).view(N, H, C)
     z_target = (x @ state[target].T).view(N, H, C)
@@ -65,9 +65,9 @@ def dgl_gatv2(state, x: Tensor, edge_index: Tensor) -> Tensor:
 
 
 @pytest.mark.parametrize("prefix", ["", "convs.0."])
-def test_pyg_1_gat_of_one_matrix(prefix) -> None:
+def test_pyg_1_gat_with_one_matrix(prefix) -> None:
     state = draw(att_l=(1, H, C), att_r=(1, H, C), lin_l__weight=(WIDTH, IN), bias=(WIDTH,))
-    state["lin_r.weight"] = state["lin_l.weight"].clone()  # tied when saved, not when loaded
+    state["lin_r.weight"] = state["lin_l.weight"].clone()  # one tensor when saved, two when loaded
     named = {prefix + name: value for name, value in state.items()}
     converted = {k.removeprefix(prefix): v for k, v in convert(named).items()}
     layer = GATConv(IN, C, heads=H, add_self_loops=False)
@@ -77,7 +77,7 @@ def test_pyg_1_gat_of_one_matrix(prefix) -> None:
     torch.testing.assert_close(layer(x, edge_index), expected + state["bias"])
 
 
-def test_pyg_1_gat_of_a_pair() -> None:
+def test_pyg_1_gat_with_a_pair() -> None:
     state = draw(att_l=(1, H, C), att_r=(1, H, C))
     state |= draw(lin_l__weight=(WIDTH, IN), lin_r__weight=(WIDTH, IN))
     layer = GATConv((IN, IN), C, heads=H, bias=False, add_self_loops=False)
@@ -87,7 +87,7 @@ def test_pyg_1_gat_of_a_pair() -> None:
     torch.testing.assert_close(layer(x, edge_index), expected)
 
 
-def test_pyg_2_0_gat_is_untied() -> None:
+def test_pyg_2_0_gat_gets_one_matrix() -> None:
     new = GATConv(IN, C, heads=H, edge_dim=2)
     state = dict(new.state_dict())
     state["lin_src.weight"] = state["lin_dst.weight"] = state.pop("lin.weight")
@@ -109,7 +109,7 @@ def test_the_target_decides_between_one_matrix_and_a_pair(in_channels) -> None:
     assert torch.equal(by_query.weight, weight)
 
 
-def test_two_matrices_are_not_forced_into_one() -> None:
+def test_two_different_matrices_are_not_merged() -> None:
     state = draw(att_src=(1, H, C), att_dst=(1, H, C))
     state |= draw(lin_src__weight=(WIDTH, IN), lin_dst__weight=(WIDTH, IN))
     with pytest.raises(ValueError, match=r"lin_src.weight and lin_dst.weight differ, but the targ"):
@@ -118,7 +118,7 @@ def test_two_matrices_are_not_forced_into_one() -> None:
 
 @pytest.mark.parametrize("name", ["GATConv", "GATv2Conv"])
 @pytest.mark.parametrize("in_channels", [IN, (IN, 3), -1])
-def test_states_of_today_pass_through(name, in_channels) -> None:
+def test_current_state_dicts_stay_unchanged(name, in_channels) -> None:
     state = getattr(pyg, name)(in_channels, C, heads=H, edge_dim=2, residual=True).state_dict()
     converted = convert(state)
     assert converted.keys() == state.keys()
@@ -128,7 +128,7 @@ def test_states_of_today_pass_through(name, in_channels) -> None:
 # DGL
 
 
-def test_dgl_gat_of_one_matrix_with_residual() -> None:
+def test_dgl_gat_with_one_matrix_and_residual() -> None:
     state = draw(attn_l=(1, H, C), attn_r=(1, H, C), fc__weight=(WIDTH, IN), bias=(WIDTH,))
     state |= draw(res_fc__weight=(WIDTH, IN))
     layer = GATConv(IN, C, heads=H, residual=True, add_self_loops=False)
@@ -139,7 +139,7 @@ def test_dgl_gat_of_one_matrix_with_residual() -> None:
     torch.testing.assert_close(layer(x, edge_index), expected)
 
 
-def test_dgl_gat_of_a_pair_whose_residual_bears_the_bias() -> None:
+def test_dgl_gat_with_a_pair_and_the_bias_in_the_residual() -> None:
     state = draw(attn_l=(1, H, C), attn_r=(1, H, C))
     state |= draw(fc_src__weight=(WIDTH, IN), fc_dst__weight=(WIDTH, IN))
     state |= draw(res_fc__weight=(WIDTH, IN), res_fc__bias=(WIDTH,))
@@ -194,7 +194,7 @@ def test_the_papers_dpgat(names) -> None:
 # Whole models, bad input
 
 
-def test_a_models_other_entries_pass_through_and_the_argument_is_left_alone() -> None:
+def test_other_entries_of_a_model_are_copied_and_the_argument_is_not_changed() -> None:
     state = {"norm.weight": torch.ones(3), "head.lin_l.weight": torch.ones(2, 2)}
     old = draw(attn_l=(1, H, C), attn_r=(1, H, C), fc__weight=(WIDTH, IN))
     state |= {f"gat.{i}.{name}": value for i in (0, 10) for name, value in old.items()}
@@ -211,10 +211,10 @@ def test_a_missing_entry_is_named() -> None:
         convert({"convs.1.attn_l": torch.ones(1, H, C), "convs.1.fc.weight": torch.ones(WIDTH, IN)})
 
 
-def test_shapes_that_do_not_fit_are_named() -> None:
+def test_wrong_shapes_are_named() -> None:
     state = draw(attn=(1, H, C), fc_src__weight=(7, IN), fc_dst__weight=(7, IN))
     with pytest.raises(
-        ValueError, match=r"fc_src.weight have H·C rows, .* \[1, 3, 4\] and \[7, 5\]"
+        ValueError, match=r"fc_src.weight must have H·C rows, .* \[1, 3, 4\] and \[7, 5\]"
     ):
         convert(state)
 
@@ -264,7 +264,7 @@ OPTIONS = [
 @pytest.mark.parametrize("training", [True, False])
 @pytest.mark.parametrize("options", OPTIONS)
 @pytest.mark.parametrize("name", ["GATConv", "GATv2Conv"])
-def test_every_option_and_the_mode_are_carried_over(name, options, training) -> None:
+def test_every_option_and_the_training_mode_are_kept(name, options, training) -> None:
     layer = getattr(pyg, name)(IN, C, **options).train(training)
     ours = accelerate(nn.ModuleList([layer])).model[0]
     assert ours.training == training
@@ -277,11 +277,11 @@ def test_every_option_and_the_mode_are_carried_over(name, options, training) -> 
     torch.testing.assert_close(ours(x, edge_index, edge_attr), layer(x, edge_index, edge_attr))
 
 
-@pytest.mark.parametrize("settled", [True, False])
-def test_open_widths_stay_open_or_settled(settled) -> None:
+@pytest.mark.parametrize("is_lazy", [True, False])
+def test_lazy_layers_are_replaced_before_and_after_their_first_call(is_lazy) -> None:
     model = nn.Sequential(pyg.GATv2Conv(-1, C, heads=H))
     x, edge_index = torch.randn(N, IN), edges()
-    if settled:
+    if not is_lazy:
         model[0](x, edge_index)
     parameters = list(model.parameters())
     assert accelerate(model).replaced == ("0",)
@@ -296,7 +296,7 @@ def test_shared_weights_stay_shared() -> None:
     assert model[0].lin_r is model[0].lin_l
 
 
-def test_a_shared_layer_is_replaced_once_for_all_its_places() -> None:
+def test_a_shared_layer_is_replaced_once_under_all_its_paths() -> None:
     shared = pyg.GATConv(IN, IN)
     model = nn.ModuleDict({"a": shared, "b": shared, "c": nn.ModuleList([shared])})
     report = accelerate(model)
@@ -317,7 +317,7 @@ class Own(pyg.GATConv):
     pass
 
 
-def masked() -> nn.Module:
+def explained() -> nn.Module:
     layer = pyg.GATConv(IN, C)
     layer.explain = True
     return layer
@@ -367,19 +367,19 @@ LEFT = [
     (lambda: Own(IN, C), "Own is a subclass"),
     (lambda: pyg.GATConv(IN, C, aggr="max"), "it has aggr='max'"),
     (lambda: pyg.GATConv(IN, C, decomposed_layers=2), "it has decomposed_layers=2"),
-    (masked, "it is being explained"),
+    (explained, "an explainer is using it"),
     (hooked, "it has hooks"),
     (message_hooked, "it has hooks"),
     (parametrized, "lin is parametrized"),
     (rebuilt, "lin_l is a torch.nn.modules.linear.Linear"),
     (patched, "its message was replaced"),
     (odd_fill, "fill_value must be"),
-    (lambda: torch.compile(pyg.GATConv(IN, C)), "it was compiled"),
+    (lambda: torch.compile(pyg.GATConv(IN, C)), "it is compiled"),
 ]
 
 
 @pytest.mark.parametrize(("make", "reason"), LEFT)
-def test_what_cannot_be_replaced_is_left_and_the_report_says_why(make, reason) -> None:
+def test_the_report_says_why_a_layer_is_not_replaced(make, reason) -> None:
     layer = make()
     model = nn.ModuleList([layer, pyg.GATConv(IN, C)])
     report = accelerate(model)
@@ -389,7 +389,7 @@ def test_what_cannot_be_replaced_is_left_and_the_report_says_why(make, reason) -
     assert reason in str(report)
 
 
-def test_weights_tied_by_hand_stay_tied() -> None:
+def test_weights_shared_by_the_user_stay_shared() -> None:
     layer = retied()
     model = nn.ModuleList([layer])
     x, edge_index = torch.randn(N, IN), edges()
@@ -398,14 +398,14 @@ def test_weights_tied_by_hand_stay_tied() -> None:
     torch.testing.assert_close(model[0](x, edge_index), layer(x, edge_index))
 
 
-def test_a_model_without_attention_is_left_alone() -> None:
+def test_a_model_without_attention_is_not_changed() -> None:
     model = nn.Sequential(nn.Linear(2, 2), pyg.GCNConv(2, 2))
     report = accelerate(model)
     assert report.replaced == report.left == ()
     assert str(report) == "no GATConv or GATv2Conv of torch_geometric found"
 
 
-def test_accelerating_twice_changes_nothing_more() -> None:
+def test_accelerating_again_changes_nothing() -> None:
     model = Network()
     accelerate(model)
     first = model.first
@@ -426,11 +426,11 @@ def test_a_heterogeneous_model_is_accelerated() -> None:
     edge_index = {("a", "to", "b"): edges() % 4, ("a", "to", "a"): edges()}
     expected = model(x, edge_index)
     assert len(accelerate(model).replaced) == 2
-    found = model(x, edge_index)
+    out = model(x, edge_index)
     for kind in expected:
-        torch.testing.assert_close(found[kind], expected[kind])
+        torch.testing.assert_close(out[kind], expected[kind])
 
 
-def test_the_public_names_are_there() -> None:
+def test_all_public_names_exist() -> None:
     for name in (*dynagat.__all__, "__version__"):
         assert hasattr(dynagat, name)

@@ -1,4 +1,4 @@
-"""What all three layers promise beyond PyG: relations, batches, remembered graphs, errors."""
+"""What all three layers offer beyond PyG: relations, batches, cached graphs, error messages."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from dynagat import DPGATConv, GATConv, GATv2Conv, Graph
 from dynagat.native import kernels
-from dynagat.nn import loops, memory
+from dynagat.nn import cache, loops
 
 LAYERS = {"gat": GATConv, "gatv2": GATv2Conv, "dpgat": DPGATConv}
 N, E, IN, H, C, D, R = 7, 25, 5, 3, 4, 2, 3
@@ -41,7 +41,7 @@ def features(*shape: int) -> Tensor:
 
 
 def edges(num_keys: int = N, num_queries: int = N, num_edges: int = E) -> Tensor:
-    """(key, query) pairs, none of them a loop."""
+    """(key, query) pairs without self-loops."""
     key = torch.randint(num_keys, (num_edges,))
     query = (key + torch.randint(1, num_queries, (num_edges,))) % num_queries
     return torch.stack([key, query])
@@ -51,7 +51,7 @@ def edges(num_keys: int = N, num_queries: int = N, num_edges: int = E) -> Tensor
 
 
 def explicit(layer, x: Tensor, edge_index: Tensor, relation: Tensor, edge_attr: Tensor | None):
-    """out and weights of a layer without loops, one edge after the other."""
+    """Output and weights of a layer without self-loops, computed edge by edge."""
     num_edges = edge_index.shape[1]
     score = torch.stack(
         [
@@ -70,12 +70,12 @@ def explicit(layer, x: Tensor, edge_index: Tensor, relation: Tensor, edge_attr: 
 
 
 def rank(e: int, edge_index: Tensor) -> int:
-    """How many edges before edge e have its query?"""
+    """The number of earlier edges with the same query as edge e."""
     return int((edge_index[1, :e] == edge_index[1, e]).sum())
 
 
 def block(linear, x: Tensor, r: Tensor) -> Tensor:  # [H, C]
-    """The r-th of the matrices that `linear` is made of, times x."""
+    """The matrix of relation r inside `linear`, times x."""
     rows = slice(int(r) * H * C, (int(r) + 1) * H * C)
     bias = 0 if linear.bias is None else linear.bias[rows]
     return (linear.weight[rows] @ x + bias).view(H, C)
@@ -112,9 +112,9 @@ def test_each_layer_computes_its_formula(mechanism, num_relations, share_weights
     x, edge_index = features(), edges()
     relation = torch.randint(num_relations or 1, (E,))
     edge_attr = features(E, D) if edge_dim else None
-    given = {} if num_relations is None else {"relation": relation}
-    asked = {"return_attention_weights": True}
-    out, (returned, weight) = layer(x, edge_index, edge_attr, **asked, **given)
+    given: dict = {} if num_relations is None else {"relation": relation}
+    given["return_attention_weights"] = True
+    out, (returned, weight) = layer(x, edge_index, edge_attr, **given)
     expected_out, expected_weight = explicit(layer, x, edge_index, relation, edge_attr)
     assert returned is edge_index
     torch.testing.assert_close(out, expected_out)
@@ -122,7 +122,7 @@ def test_each_layer_computes_its_formula(mechanism, num_relations, share_weights
 
 
 @every_mechanism
-def test_a_graph_brings_its_relations_along(mechanism) -> None:
+def test_a_graph_provides_its_relations(mechanism) -> None:
     layer = make(mechanism, num_relations=R)
     x, edge_index, relation = features(), edges(), torch.randint(R, (E,))
     graph = Graph.from_edge_index(edge_index, N, relation=relation, num_relations=R)
@@ -141,14 +141,14 @@ def test_a_loop_may_be_given_a_relation_on_the_graph(mechanism) -> None:
     torch.testing.assert_close(layer(x, graph.with_self_loops(2)), expected)
 
 
-def test_unshared_gatv2_has_a_value_matrix_of_its_own_only_with_relations() -> None:
+def test_unshared_gatv2_has_a_value_matrix_only_with_relations() -> None:
     assert make("gatv2", num_relations=R).lin_v is not None
     assert make("gatv2", num_relations=R, share_weights=True).lin_v is None
     assert make("gatv2").lin_v is None
 
 
 @every_mechanism
-def test_each_relations_weights_are_drawn_as_if_they_stood_alone(mechanism) -> None:
+def test_the_weights_of_each_relation_are_initialised_on_their_own(mechanism) -> None:
     layer = make(mechanism, 40, num_relations=50)
     lengths = {"gat": 2 * H * C, "gatv2": H * C}
     for name, parameter in layer.named_parameters():
@@ -165,7 +165,7 @@ def test_each_relations_weights_are_drawn_as_if_they_stood_alone(mechanism) -> N
 def test_loops_are_added_unless_there_are_relations(mechanism) -> None:
     assert make(mechanism).add_self_loops is True
     assert make(mechanism, num_relations=R).add_self_loops is False
-    with pytest.raises(ValueError, match="add_self_loops=True does not go with num_relations=3"):
+    with pytest.raises(ValueError, match="add_self_loops must be False or None with num_rel"):
         make(mechanism, num_relations=R, add_self_loops=True)
 
 
@@ -186,7 +186,7 @@ def test_leading_axes_are_a_batch_over_one_graph(mechanism, batch, concat) -> No
 
 
 @every_mechanism
-def test_a_batch_of_relations_and_of_pairs_is_one_by_one(mechanism) -> None:
+def test_a_batch_with_relations_or_pairs_equals_one_call_per_element(mechanism) -> None:
     layer = make(mechanism, num_relations=R)
     x = (features(2, N, IN), features(2, 4, IN))
     edge_index, relation = edges(num_queries=4), torch.randint(R, (E,))
@@ -267,9 +267,9 @@ def test_gradients_are_those_of_finite_differences(mechanism) -> None:
 
     def compute(x, edge_attr, *parameters):
         state = dict(zip(names, parameters, strict=True))
-        asked = {"return_attention_weights": True}
+        options = {"return_attention_weights": True}
         out, (_, weight) = torch.func.functional_call(
-            layer, state, (x, edge_index, edge_attr), asked
+            layer, state, (x, edge_index, edge_attr), options
         )
         return out, weight
 
@@ -278,7 +278,7 @@ def test_gradients_are_those_of_finite_differences(mechanism) -> None:
 
 
 @every_mechanism
-def test_the_second_derivative_is_right_or_refused_in_a_sentence(mechanism) -> None:
+def test_the_second_derivative_is_right_or_an_error(mechanism) -> None:
     layer, edge_index = make(mechanism, heads=1), edges()
     x = features().requires_grad_()
     if kernels is None:
@@ -308,7 +308,7 @@ def test_weights_sum_to_one_before_dropout_and_carry_gradients(mechanism, traini
 def test_weights_come_in_the_callers_order_with_loops_last(mechanism) -> None:
     layer, x = make(mechanism), features()
     edge_index = edges()
-    edge_index[:, 5] = 3  # a loop, which is replaced
+    edge_index[:, 5] = 3  # a self-loop, which is replaced
     index, weight = layer(x, edge_index, return_attention_weights=True)[1]
     kept = edge_index[0] != edge_index[1]
     assert torch.equal(index, torch.cat([edge_index[:, kept], torch.arange(N).expand(2, -1)], 1))
@@ -319,13 +319,13 @@ def test_weights_come_in_the_callers_order_with_loops_last(mechanism) -> None:
 
 
 def kept_order(order: Tensor, kept: Tensor) -> Tensor:
-    """`order` among the kept edges only, numbered anew."""
-    number = kept.cumsum(0) - 1
-    return number[order[kept[order]]]
+    """`order` restricted to the kept edges, with indices among these."""
+    index = kept.cumsum(0) - 1
+    return index[order[kept[order]]]
 
 
 @every_mechanism
-def test_a_graphs_weights_come_in_its_callers_order(mechanism) -> None:
+def test_weights_of_a_graph_come_in_the_callers_order(mechanism) -> None:
     layer, x, edge_index = make(mechanism), features(), edges()
     edge_index[:, 5] = 3
     expected = layer(x, edge_index, return_attention_weights=True)
@@ -340,7 +340,7 @@ def test_a_graphs_weights_come_in_its_callers_order(mechanism) -> None:
 
 
 @every_mechanism
-def test_a_graph_without_loops_gives_its_own_edges_back(mechanism) -> None:
+def test_without_loops_the_edges_of_a_graph_are_returned_unchanged(mechanism) -> None:
     layer, x, edge_index = make(mechanism, add_self_loops=False), features(), edges()
     graph = Graph.from_edge_index(edge_index, N)
     out, (index, weight) = layer(x, graph, return_attention_weights=True)
@@ -352,7 +352,7 @@ def test_a_graph_without_loops_gives_its_own_edges_back(mechanism) -> None:
 
 @pytest.mark.parametrize("fill_value", ["mean", "max", 0.5])
 @every_mechanism
-def test_a_graph_takes_edge_features_in_its_callers_order(mechanism, fill_value) -> None:
+def test_edge_features_of_a_graph_are_in_the_callers_order(mechanism, fill_value) -> None:
     layer = make(mechanism, edge_dim=D, fill_value=fill_value)
     x, edge_index, edge_attr = features(), edges(), features(E, D)
     edge_index[:, 5] = 3
@@ -367,7 +367,7 @@ def test_a_graph_takes_edge_features_in_its_callers_order(mechanism, fill_value)
 
 
 @every_mechanism
-def test_dropout_repeats_under_the_same_seed_and_rests_in_evaluation(mechanism) -> None:
+def test_dropout_repeats_with_the_same_seed_and_is_off_in_evaluation(mechanism) -> None:
     layer, x, edge_index = make(mechanism, dropout=0.5), features(), edges()
     outs = []
     for seed in (1, 1, 2):
@@ -378,11 +378,11 @@ def test_dropout_repeats_under_the_same_seed_and_rests_in_evaluation(mechanism) 
     layer.eval()
     state = torch.get_rng_state()
     assert torch.equal(layer(x, edge_index), layer(x, edge_index))
-    assert torch.equal(state, torch.get_rng_state())  # nothing is drawn
+    assert torch.equal(state, torch.get_rng_state())  # no random numbers were used
 
 
 @every_mechanism
-def test_dropout_leaves_the_mean_alone(mechanism) -> None:
+def test_dropout_does_not_change_the_mean(mechanism) -> None:
     layer, x, edge_index = make(mechanism, dropout=0.4), features(), edges()
     outs = torch.stack([layer(x, edge_index) for _ in range(400)])
     expected = layer.eval()(x, edge_index)
@@ -475,13 +475,13 @@ def test_compiles_with_dropout_and_relations(mechanism) -> None:
 
 
 @every_mechanism
-def test_compiled_weights_are_the_eager_ones(mechanism) -> None:
+def test_compiled_weights_equal_the_eager_ones(mechanism) -> None:
     torch.compiler.reset()
     layer = make(mechanism).float()
     compiled = torch.compile(layer, fullgraph=True, backend="aot_eager")
     x, edge_index, _ = case(*SIZES[0])
-    found = compiled(x, edge_index, return_attention_weights=True)
-    torch.testing.assert_close(found, layer(x, edge_index, return_attention_weights=True))
+    weights = compiled(x, edge_index, return_attention_weights=True)
+    torch.testing.assert_close(weights, layer(x, edge_index, return_attention_weights=True))
 
 
 @pytest.mark.native
@@ -511,7 +511,7 @@ def test_compiles_over_a_graph(mechanism, add_self_loops) -> None:
     torch.testing.assert_close(compiled(x, graph), layer(x, graph))
 
 
-def test_an_open_width_is_not_settled_by_a_compiler() -> None:
+def test_a_lazy_layer_can_not_be_compiled() -> None:
     torch.compiler.reset()
     layer = GATv2Conv(-1, C)
     with pytest.raises(RuntimeError, match="call the layer once before compiling"):
@@ -531,20 +531,20 @@ def test_exports_with_dynamic_nodes_and_edges(mechanism, options) -> None:
         torch.testing.assert_close(exported.module()(*given), layer(*given))
 
 
-# Remembered graphs
+# Cached graphs
 
 
 @pytest.fixture
 def builds(monkeypatch: pytest.MonkeyPatch) -> list[Tensor]:
-    """The query arrays of the graphs that are built."""
-    made, build = [], Graph.from_edges.__func__
+    """The query arrays of all graphs built so far."""
+    queries, build = [], Graph.from_edges.__func__
 
     def counted(cls, query_index, *args, **options):
-        made.append(query_index)
+        queries.append(query_index)
         return build(cls, query_index, *args, **options)
 
     monkeypatch.setattr(Graph, "from_edges", classmethod(counted))
-    return made
+    return queries
 
 
 def test_a_graph_is_built_once_per_edge_index(builds) -> None:
@@ -574,29 +574,29 @@ def rewrite_by_numpy(edge_index: Tensor) -> None:
 
 @pytest.mark.parametrize("contiguous", [True, False])
 @pytest.mark.parametrize("rewrite", [rewrite_in_place, rewrite_by_data, rewrite_by_numpy])
-def test_a_changed_edge_index_is_noticed(rewrite, contiguous, builds) -> None:
+def test_a_changed_edge_index_is_detected(rewrite, contiguous, builds) -> None:
     layer, x = make("gatv2"), features()
     edge_index = edges() if contiguous else edges().T.contiguous().T
     layer(x, edge_index)
     rewrite(edge_index)
-    found = layer(x, edge_index)
-    torch.testing.assert_close(found, layer(x, edge_index.clone()))
+    out = layer(x, edge_index)
+    torch.testing.assert_close(out, layer(x, edge_index.clone()))
     assert len(builds) == 3
 
 
-def test_a_changed_relation_is_noticed(builds) -> None:
+def test_a_changed_relation_is_detected(builds) -> None:
     layer, x, edge_index = make("gat", num_relations=R), features(), edges()
     first, second = torch.randint(R, (2, E))
     for relation in (first, second, first, second):
         layer(x, edge_index, relation=relation)
     assert len(builds) == 2
     first[0] = (first[0] + 1) % R
-    found = layer(x, edge_index, relation=first)
-    torch.testing.assert_close(found, layer(x, edge_index.clone(), relation=first.clone()))
+    out = layer(x, edge_index, relation=first)
+    torch.testing.assert_close(out, layer(x, edge_index.clone(), relation=first.clone()))
 
 
 @pytest.mark.filterwarnings("ignore:Sparse ")
-def test_a_sparse_adjacency_is_remembered_too(builds) -> None:
+def test_the_graph_of_a_sparse_adjacency_is_cached_too(builds) -> None:
     layer, x = make("gatv2"), features()
     adjacency = torch.sparse_coo_tensor(edges().flip(0), torch.ones(E), (N, N)).coalesce()
     for given in (adjacency, adjacency.to_sparse_csr()):
@@ -605,24 +605,24 @@ def test_a_sparse_adjacency_is_remembered_too(builds) -> None:
     assert len(builds) == 2
 
 
-def test_a_graph_is_forgotten_with_its_edge_index() -> None:
+def test_a_cached_graph_is_deleted_with_its_edge_index() -> None:
     layer, edge_index = make("gat"), edges()
     layer(features(), edge_index)
-    (shelf,) = memory._shelves[edge_index].values()
-    remembered = weakref.ref(next(iter(shelf.graphs.values())))
-    del edge_index, shelf
+    (entry,) = cache._entries[edge_index].values()
+    cached = weakref.ref(next(iter(entry.graphs.values())))
+    del edge_index, entry
     gc.collect()
-    assert remembered() is None
+    assert cached() is None
 
 
 def test_loops_of_a_graph_are_built_once() -> None:
     layer, graph = make("gat"), Graph.from_edge_index(edges(), N)
     layer(features(), graph)
-    first = memory.remember_loops(graph)
-    assert memory.remember_loops(graph) is first
+    first = cache.cached_self_loops(graph)
+    assert cache.cached_self_loops(graph) is first
 
 
-def test_inference_tensors_are_not_remembered(builds) -> None:
+def test_graphs_of_inference_tensors_are_not_cached(builds) -> None:
     layer, x = make("gat"), features()
     with torch.inference_mode():
         edge_index = edges()
@@ -633,53 +633,51 @@ def test_inference_tensors_are_not_remembered(builds) -> None:
 
 def test_threads_may_share_an_edge_index() -> None:
     layer, x, edge_index = make("gatv2"), features(), edges()
-    expected, found = layer(x, edge_index.clone()), []
-    threads = [
-        threading.Thread(target=lambda: found.append(layer(x, edge_index))) for _ in range(8)
-    ]
+    expected, outs = layer(x, edge_index.clone()), []
+    threads = [threading.Thread(target=lambda: outs.append(layer(x, edge_index))) for _ in range(8)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert len(found) == 8
-    for out in found:
+    assert len(outs) == 8
+    for out in outs:
         torch.testing.assert_close(out, expected)
 
 
 @pytest.mark.parametrize("dtype", [torch.int32, torch.int64])
 def test_the_checksum_sees_every_entry_and_their_order(dtype) -> None:
     numbers = torch.arange(40, dtype=dtype).view(2, 20)
-    seen = {memory.checksum(numbers)}
+    seen = {cache.checksum(numbers)}
     for entry in range(40):
         changed = numbers.clone()
         changed.view(-1)[entry] += 1
-        seen.add(memory.checksum(changed))
-    seen |= {memory.checksum(numbers.flip(0)), memory.checksum(numbers.flip(1))}
+        seen.add(cache.checksum(changed))
+    seen |= {cache.checksum(numbers.flip(0)), cache.checksum(numbers.flip(1))}
     assert len(seen) == 43
 
 
 @pytest.mark.parametrize("dtype", [torch.int32, torch.int64])
 def test_the_checksum_sees_changes_that_cancel_out(dtype) -> None:
-    """Second differences, and two neighbouring edges turned round: zero in any linear sum."""
+    """Second differences and two reversed neighbouring edges, which cancel in any linear sum."""
     numbers = torch.arange(40, dtype=dtype).view(2, 20) % 7
-    bent, turned = numbers.clone(), numbers.clone()
+    bent, reversed_ = numbers.clone(), numbers.clone()
     bent[0, 4:10:2] += torch.tensor([1, -2, 1], dtype=dtype)
-    turned[:, 4], turned[:, 6] = torch.tensor([1, 5]), torch.tensor([5, 1])
-    back = turned.clone()
-    back[:, 4], back[:, 6] = turned[:, 6].clone(), turned[:, 4].clone()
-    assert len({memory.checksum(n) for n in (numbers, bent, turned, back)}) == 4
+    reversed_[:, 4], reversed_[:, 6] = torch.tensor([1, 5]), torch.tensor([5, 1])
+    swapped = reversed_.clone()
+    swapped[:, 4], swapped[:, 6] = reversed_[:, 6].clone(), reversed_[:, 4].clone()
+    assert len({cache.checksum(n) for n in (numbers, bent, reversed_, swapped)}) == 4
 
 
 # Self-loops on pairs
 
 
-def test_loops_on_a_pair_are_explained_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_self_loops_on_a_pair_warn_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(loops, "_warned", False)
     layer, x, edge_index = make("gatv2"), features(), edges()
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         layer(x, edge_index)
-        layer((x, x), edge_index)  # one node set, after all
+        layer((x, x), edge_index)  # the same node set twice
         assert caught == []
         layer((x, features(N, IN)), edge_index)
         layer((x, features(N, IN)), edge_index)
@@ -692,8 +690,8 @@ def test_loops_on_a_pair_are_explained_once(monkeypatch: pytest.MonkeyPatch) -> 
 X, EDGES = torch.ones(N, IN), torch.zeros(2, E, dtype=torch.long)
 
 BAD_LAYERS = [
-    ({"heads": 0}, "heads must be a positive whole number, but is 0"),
-    ({"out_channels": -1}, "out_channels must be a positive whole number, but is -1"),
+    ({"heads": 0}, "heads must be a positive integer, but is 0"),
+    ({"out_channels": -1}, "out_channels must be a positive integer, but is -1"),
     ({"in_channels": 0}, "in_channels must be positive, or -1"),
     ({"in_channels": (3, 4, 5)}, r"in_channels must be one width or a pair, but is \(3, 4, 5\)"),
     ({"edge_dim": -2}, "edge_dim must be positive, or -1"),
@@ -703,47 +701,59 @@ BAD_LAYERS = [
     ({"fill_value": [1]}, "fill_value must be .* but is a list"),
     ({"aggr": "max"}, "aggr must be 'add' or 'sum', .* but is 'max'"),
     ({"flow": "up"}, "flow must be one of source_to_target, target_to_source, but is 'up'"),
-    ({"num_relations": 0}, "num_relations must be a positive whole number, but is 0"),
+    ({"num_relations": 0}, "num_relations must be a positive integer, but is 0"),
     ({"decomposed_layers": 2}, "unexpected keyword argument 'decomposed_layers'"),
 ]
 
 
-@pytest.mark.parametrize(("options", "sentence"), BAD_LAYERS)
+@pytest.mark.parametrize(("options", "message"), BAD_LAYERS)
 @every_mechanism
-def test_a_bad_layer_is_refused_in_a_sentence(mechanism, options, sentence) -> None:
-    with pytest.raises((TypeError, ValueError), match=sentence):
+def test_a_bad_layer_is_a_clear_error(mechanism, options, message) -> None:
+    with pytest.raises((TypeError, ValueError), match=message):
         LAYERS[mechanism](**{"in_channels": IN, "out_channels": C, **options})
 
 
 BAD_CALLS = [
     ({}, {"x": torch.ones(N, 4)}, "x must have 5 features, the layer's in_channels, but has 4"),
     ({}, {"x": (X, torch.ones(N, 4))}, r"x\[1\] must have 5 features, the layer's in_channels"),
-    ({}, {"x": torch.ones(N, IN).long()}, "x must hold floats, but holds torch.int64"),
-    ({}, {"x": X.double()}, "x must hold torch.float32, as the layer does, but holds torch.f"),
+    (
+        {},
+        {"x": torch.ones(N, IN).long()},
+        "x must have a floating-point dtype, but has torch.int64",
+    ),
+    ({}, {"x": X.double()}, "x must have dtype torch.float32 like the layer, but has torch.f"),
     ({}, {"x": torch.ones(IN)}, r"x must have shape \[\*, N, in_channels\], but has \[5\]"),
     ({}, {"x": [[1.0]]}, "x must be a tensor or a pair .* but has 1 entries"),
     ({}, {"x": "text"}, "x must be a tensor, but is a str"),
-    ({}, {"x": (X[None], X)}, r"x must have the same leading axes twice, but has \[1\] and \[\]"),
-    ({}, {"edge_index": EDGES.to("meta")}, "edge_index must be on cpu as x is, but is on meta"),
+    ({}, {"x": (X[None], X)}, r"must have the same leading axes, but have \[1\] and \[\]"),
+    ({}, {"edge_index": EDGES.to("meta")}, "edge_index must be on cpu like x, but is on meta"),
     ({}, {"edge_index": EDGES.float()}, "edge_index must hold int32 or int64"),
     ({}, {"edge_index": EDGES[:1]}, r"edge_index must have shape \[2, E\], but has \[1, 25\]"),
     ({}, {"edge_index": [[0], [1]]}, "edge_index must be a tensor, but is a list"),
     ({}, {"edge_index": EDGES + N}, r"must lie in \[0, 7\), but holds 7"),
     ({}, {"edge_index": EDGES - 1}, r"must lie in \[0, 7\), but holds -1"),
-    ({}, {"edge_index": Graph.from_edge_index(EDGES, 9)}, "edge_index tells of 9 keys, but x has"),
-    ({}, {"edge_attr": torch.ones(E, D)}, "edge_attr was given, but the layer was made without"),
-    ({}, {"size": (N, N + 1)}, "size tells of 8 queries, but x has 7"),
+    ({}, {"edge_index": Graph.from_edge_index(EDGES, 9)}, "edge_index implies 9 keys, but x has"),
+    ({}, {"edge_attr": torch.ones(E, D)}, "edge_attr was given, but the layer was created without"),
+    ({}, {"size": (N, N + 1)}, "size implies 8 queries, but x has 7"),
     ({}, {"size": N}, "size must be a pair .* but is 7"),
-    ({}, {"relation": EDGES[0]}, "relation was given, but the layer was made without num_rel"),
+    ({}, {"relation": EDGES[0]}, "relation was given, but the layer was created without num_rel"),
     ({"edge_dim": D}, {}, "edge_attr is missing, but the layer has edge_dim=2"),
     ({"edge_dim": D}, {"edge_attr": torch.ones(E, 5)}, "edge_attr must have 2 features, the layer"),
     ({"edge_dim": D}, {"edge_attr": torch.ones(4, D)}, r"each of the 25 edges, but has shape \[4"),
-    ({"edge_dim": D}, {"edge_attr": EDGES.T}, "edge_attr must be a tensor of floats, but is torch"),
-    ({"edge_dim": D}, {"edge_attr": [[1.0]]}, "edge_attr must be a tensor of floats, but is list"),
+    (
+        {"edge_dim": D},
+        {"edge_attr": EDGES.T},
+        "edge_attr must be a floating-point tensor, but is torch",
+    ),
+    (
+        {"edge_dim": D},
+        {"edge_attr": [[1.0]]},
+        "edge_attr must be a floating-point tensor, but is list",
+    ),
     (
         {"edge_dim": D, "fill_value": torch.ones(3)},
         {"edge_attr": torch.ones(E, D)},
-        r"fill_value must spread over \[7, 2\], but has \[3\]",
+        r"fill_value must broadcast to \[7, 2\], but has \[3\]",
     ),
     ({"num_relations": 2}, {}, "relation is missing, but the layer has num_relations=2"),
     ({"num_relations": 2}, {"relation": EDGES[0] + 2}, r"must lie in \[0, 2\), but holds 2"),
@@ -752,27 +762,27 @@ BAD_CALLS = [
     (
         {"num_relations": 2},
         {"edge_index": Graph.from_edge_index(EDGES, N)},
-        "edge_index is a Graph of 1 relations, but the layer has num_relations=2",
+        "edge_index is a Graph with num_relations=1, but the layer has num_relations=2",
     ),
 ]
 
 
-@pytest.mark.parametrize(("options", "call", "sentence"), BAD_CALLS)
+@pytest.mark.parametrize(("options", "call", "message"), BAD_CALLS)
 @every_mechanism
-def test_a_bad_call_is_refused_in_a_sentence(mechanism, options, call, sentence) -> None:
+def test_a_bad_call_is_a_clear_error(mechanism, options, call, message) -> None:
     layer = LAYERS[mechanism](IN, C, **options)
-    with pytest.raises((TypeError, ValueError), match=sentence):
+    with pytest.raises((TypeError, ValueError), match=message):
         layer(**{"x": X, "edge_index": EDGES, **call})
 
 
 @pytest.mark.parametrize("call", [{"edge_index": EDGES + N}, {"edge_attr": torch.ones(3, D)}])
 @every_mechanism
-def test_a_refused_call_changes_nothing(mechanism, call) -> None:
+def test_a_failed_call_changes_nothing(mechanism, call) -> None:
     layer = LAYERS[mechanism](-1, C, edge_dim=D, residual=True)
     state = torch.get_rng_state()
     with pytest.raises(ValueError, match="must"):
         layer(**{"x": X, "edge_index": EDGES, "edge_attr": torch.ones(E, D), **call})
-    assert layer.res.is_open
+    assert layer.res.is_lazy
     assert torch.equal(state, torch.get_rng_state())
 
 
@@ -782,11 +792,11 @@ def test_only_gat_takes_queries_without_features(mechanism) -> None:
         make(mechanism)((X.double(), None), EDGES)
 
 
-def test_a_shared_open_matrix_refuses_two_widths() -> None:
+def test_a_shared_lazy_matrix_rejects_two_widths() -> None:
     layer = GATv2Conv((-1, -1), C, share_weights=True)
     with pytest.raises(ValueError, match=r"x\[1\] must have 5 features"):
         layer((X, torch.ones(N, 4)), EDGES)
-    assert layer.lin_l.is_open
+    assert layer.lin_l.is_lazy
 
 
 def test_edges_from_numpy_work() -> None:

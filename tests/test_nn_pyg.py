@@ -1,4 +1,4 @@
-"""The layers against PyG's, option by option: outputs, gradients, weights, first draws, names."""
+"""The layers equal PyG's in every option: outputs, gradients, weights, initial values, names."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def _warned_already(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def pair(name: str, in_channels=IN, **options):
-    """Ours and PyG's, drawn from the same seed, in float64."""
+    """Our layer and PyG's, initialised with the same seed, in float64."""
     layers = []
     for library in (dynagat, pyg):
         torch.manual_seed(7)
@@ -36,7 +36,7 @@ def pair(name: str, in_channels=IN, **options):
 
 
 def edges(seed: int = 0, num_keys: int = N, num_queries: int = N, num_edges: int = E) -> Tensor:
-    """Random edges, among them duplicates; loops (0, 0) twice and (1, 1) if there is room."""
+    """Random edges with duplicates, including self-loops (0, 0) twice and (1, 1) once."""
     generator = torch.Generator().manual_seed(seed)
     key = torch.randint(num_keys, (num_edges,), generator=generator)
     query = torch.randint(num_queries, (num_edges,), generator=generator)
@@ -66,17 +66,17 @@ def results(layer, x, edge_index, edge_attr=None, **options) -> dict[str, Tensor
         **options,
     )
     loss = (out * numbers(*out.shape)).sum() + (alpha * numbers(*alpha.shape, seed=2)).sum()
-    wanted = inputs | dict(layer.named_parameters())
-    gradients = torch.autograd.grad(loss, list(wanted.values()), allow_unused=True)
-    named = dict(zip(wanted, gradients, strict=True))
+    leaves = inputs | dict(layer.named_parameters())
+    gradients = torch.autograd.grad(loss, list(leaves.values()), allow_unused=True)
+    named = dict(zip(leaves, gradients, strict=True))
     return {"out": out, "alpha": alpha} | {f"d {k}": g for k, g in named.items() if g is not None}
 
 
 def assert_same(ours, theirs, *args, **options) -> None:
-    found, expected = results(ours, *args, **options), results(theirs, *args, **options)
-    assert found.keys() == expected.keys()
+    actual, expected = results(ours, *args, **options), results(theirs, *args, **options)
+    assert actual.keys() == expected.keys()
     for name, tensor in expected.items():
-        torch.testing.assert_close(found[name], tensor, msg=lambda text, n=name: f"{n}: {text}")
+        torch.testing.assert_close(actual[name], tensor, msg=lambda text, n=name: f"{n}: {text}")
 
 
 SWITCHES = list(product((1, 3), (True, False), (True, False), (True, False), (True, False)))
@@ -101,7 +101,7 @@ def test_shared_weights_are_shared_as_in_pyg(in_channels) -> None:
 
 @pytest.mark.parametrize("slope", [0.0, 0.5, 1.5])
 @pytest.mark.parametrize("name", NAMES)
-def test_negative_slope_is_pygs(name, slope) -> None:
+def test_negative_slope_works_as_in_pyg(name, slope) -> None:
     assert_same(*pair(name, negative_slope=slope), numbers(N, IN), edges())
 
 
@@ -118,7 +118,7 @@ def test_edge_features_of_loops_are_filled_as_in_pyg(name, flow, fill_value) -> 
 
 @pytest.mark.parametrize("add_self_loops", [True, False])
 @pytest.mark.parametrize("name", NAMES)
-def test_edge_features_of_one_axis_are_one_feature(name, add_self_loops) -> None:
+def test_one_dimensional_edge_features_are_one_feature(name, add_self_loops) -> None:
     layers = pair(name, edge_dim=1, add_self_loops=add_self_loops)
     assert_same(*layers, numbers(N, IN), edges(), numbers(E, seed=5))
 
@@ -126,7 +126,7 @@ def test_edge_features_of_one_axis_are_one_feature(name, add_self_loops) -> None
 @pytest.mark.parametrize("edge_dim", [None, D])
 @pytest.mark.parametrize("flow", ["source_to_target", "target_to_source"])
 @pytest.mark.parametrize("name", NAMES)
-def test_flow_is_pygs(name, flow, edge_dim) -> None:
+def test_flow_works_as_in_pyg(name, flow, edge_dim) -> None:
     layers = pair(name, heads=2, flow=flow, edge_dim=edge_dim, add_self_loops=False)
     assert_same(*layers, numbers(N, IN), edges(), numbers(E, D) if edge_dim else None)
 
@@ -136,7 +136,7 @@ def test_flow_is_pygs(name, flow, edge_dim) -> None:
 @pytest.mark.parametrize("add_self_loops", [True, False])
 @pytest.mark.parametrize("num_queries", [5, 8, 11])
 @pytest.mark.parametrize("name", NAMES)
-def test_a_pair_of_node_sets_is_pygs(
+def test_a_pair_of_node_sets_works_as_in_pyg(
     name, num_queries, add_self_loops, residual, in_channels
 ) -> None:
     layers = pair(name, in_channels, heads=2, add_self_loops=add_self_loops, residual=residual)
@@ -146,7 +146,7 @@ def test_a_pair_of_node_sets_is_pygs(
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_pair_with_edge_features_is_pygs_where_no_edge_is_a_loop(name) -> None:
+def test_a_pair_with_edge_features_and_no_loops_works_as_in_pyg(name) -> None:
     edge_index = edges(num_queries=5)
     edge_index = edge_index[:, edge_index[0] != edge_index[1]]
     x = (numbers(N, IN), numbers(5, IN, seed=3))
@@ -155,7 +155,7 @@ def test_a_pair_with_edge_features_is_pygs_where_no_edge_is_a_loop(name) -> None
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_in_a_pair_real_loops_keep_the_features_of_the_last_of_them(name) -> None:
+def test_in_a_pair_the_last_real_loop_keeps_its_features(name) -> None:
     ours, theirs = pair(name, edge_dim=D)
     edge_index, edge_attr = edges(num_queries=5), numbers(E, D, seed=5)
     x = (numbers(N, IN), numbers(5, IN, seed=3))
@@ -166,7 +166,7 @@ def test_in_a_pair_real_loops_keep_the_features_of_the_last_of_them(name) -> Non
 
 
 def remaining_loops(edge_index: Tensor, edge_attr: Tensor, num_loops: int):
-    """Loops after the other edges: the last real one's features, or the mean at the query."""
+    """Self-loops after the other edges: features of the last real one, or the query's mean."""
     kept = edge_index[0] != edge_index[1]
     features = []
     for node in range(num_loops):
@@ -181,14 +181,14 @@ def remaining_loops(edge_index: Tensor, edge_attr: Tensor, num_loops: int):
 @pytest.mark.parametrize("size", [None, (N, N), (N, 5)])
 @pytest.mark.parametrize("add_self_loops", [True, False])
 @pytest.mark.parametrize("in_channels", [IN, (IN, 7)])
-def test_gat_queries_without_features_are_pygs(in_channels, add_self_loops, size) -> None:
+def test_gat_queries_without_features_work_as_in_pyg(in_channels, add_self_loops, size) -> None:
     layers = pair("GATConv", in_channels, heads=2, add_self_loops=add_self_loops, residual=True)
     num_queries = N if size is None else size[1]
     x = (numbers(N, IN), None)
     assert_same(*layers, x, edges(num_queries=num_queries), size=size)
 
 
-def test_size_is_where_pyg_has_it() -> None:
+def test_size_is_at_the_same_position_as_in_pyg() -> None:
     ours, theirs = pair("GATConv")
     x, edge_index = numbers(N, IN), edges()
     torch.testing.assert_close(
@@ -210,7 +210,7 @@ def test_constructor_takes_pygs_arguments_in_pygs_order(name) -> None:
 
 
 def adjacency(layout: torch.layout, values: Tensor | None = None, *, square: bool = True) -> Tensor:
-    """PyG's adj_t: rows are queries. Its entries are unique, among them two loops."""
+    """PyG's adj_t: rows are queries. Its entries are unique and include two self-loops."""
     key, query = torch.unique(edges(num_queries=N if square else 5).flip(0), dim=1).flip(0)
     num_entries = len(key)
     entries = torch.rand(num_entries).double() if values is None else values[:num_entries]
@@ -227,7 +227,7 @@ def adjacency(layout: torch.layout, values: Tensor | None = None, *, square: boo
 @pytest.mark.parametrize("edge_dim", [None, D])
 @pytest.mark.parametrize("layout", [torch.sparse_coo, torch.sparse_csr], ids=str)
 @pytest.mark.parametrize("name", NAMES)
-def test_a_sparse_adjacency_is_pygs(name, layout, edge_dim, add_self_loops) -> None:
+def test_a_sparse_adjacency_works_as_in_pyg(name, layout, edge_dim, add_self_loops) -> None:
     layers = pair(name, heads=2, edge_dim=edge_dim, add_self_loops=add_self_loops)
     adj_t = adjacency(layout, numbers(E, D) if edge_dim else None)
     ours, theirs = layers
@@ -236,14 +236,14 @@ def test_a_sparse_adjacency_is_pygs(name, layout, edge_dim, add_self_loops) -> N
     torch.testing.assert_close(out, theirs(x, adj_t))
     torch.testing.assert_close(adj.values(), alpha)
     assert adj.layout == layout
-    if edge_dim is None:  # with features in the matrix, PyG 2.8 can't give its weights back
+    if edge_dim is None:  # with features in the matrix, PyG 2.8 can't return its weights
         _, (expected_adj, expected_alpha) = theirs(x, adj_t, return_attention_weights=True)
         torch.testing.assert_close(alpha, expected_alpha)
         torch.testing.assert_close(adj.to_dense(), expected_adj.to_dense())
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_sparse_adjacency_of_a_pair_is_pygs(name) -> None:
+def test_a_sparse_adjacency_of_a_pair_works_as_in_pyg(name) -> None:
     adj_t = adjacency(torch.sparse_coo, square=False)
     x = (numbers(N, IN), numbers(5, IN, seed=3))
     for add_self_loops in (True, False):
@@ -251,7 +251,7 @@ def test_a_sparse_adjacency_of_a_pair_is_pygs(name) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_csc_adjacency_is_that_of_its_coo(name) -> None:
+def test_a_csc_adjacency_equals_its_coo(name) -> None:
     ours, _ = pair(name, heads=2)
     adj_t = adjacency(torch.sparse_coo)
     x = numbers(N, IN)
@@ -269,7 +269,7 @@ def test_flow_cannot_be_reversed_on_a_sparse_adjacency() -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_pygs_edge_index_class_is_a_tensor(name) -> None:
+def test_pygs_edge_index_class_works_as_a_tensor(name) -> None:
     ours, _ = pair(name)
     x, edge_index = numbers(N, IN), edges()
     wrapped = EdgeIndex(edge_index, sparse_size=(N, N))
@@ -277,7 +277,7 @@ def test_pygs_edge_index_class_is_a_tensor(name) -> None:
 
 
 class SparseTensor:
-    """The methods of torch_sparse.SparseTensor that are called, in a few lines."""
+    """A minimal torch_sparse.SparseTensor: only the methods that the layers call."""
 
     def __init__(self, row, col, value, sparse_sizes) -> None:
         self.parts, self.sizes = (row, col, value), sparse_sizes
@@ -294,7 +294,7 @@ class SparseTensor:
 
 @pytest.mark.parametrize("add_self_loops", [True, False])
 @pytest.mark.parametrize("name", NAMES)
-def test_torch_sparse_is_read_and_given_back_by_its_methods(name, add_self_loops) -> None:
+def test_torch_sparse_is_read_and_returned(name, add_self_loops) -> None:
     ours, theirs = pair(name, heads=2, add_self_loops=add_self_loops)
     adj_t = adjacency(torch.sparse_coo)
     given = SparseTensor(*adj_t.indices(), None, (N, N))
@@ -313,21 +313,22 @@ def test_torch_sparse_is_read_and_given_back_by_its_methods(name, add_self_loops
 @pytest.mark.parametrize("add_self_loops", [True, False])
 @pytest.mark.parametrize("dtype", [torch.int32, torch.int64])
 @pytest.mark.parametrize("name", NAMES)
-def test_returned_edges_are_pygs(name, dtype, add_self_loops) -> None:
+def test_returned_edges_equal_pygs(name, dtype, add_self_loops) -> None:
     layers = pair(name, add_self_loops=add_self_loops)
     edge_index = edges().to(dtype)
-    found, expected = (
+    returned, expected = (
         layer(numbers(N, IN), edge_index, return_attention_weights=True)[1][0] for layer in layers
     )
-    assert found.dtype == dtype
-    assert torch.equal(found.long(), expected.long())
+    assert returned.dtype == dtype
+    assert torch.equal(returned.long(), expected.long())
 
 
-@pytest.mark.parametrize("asked", [None, False, 0, True, 1])
+@pytest.mark.parametrize("requested", [None, False, 0, True, 1])
 @pytest.mark.parametrize("name", NAMES)
-def test_weights_are_returned_if_pyg_returns_them(name, asked) -> None:
+def test_weights_are_returned_if_pyg_returns_them(name, requested) -> None:
     kinds = [
-        type(layer(numbers(N, IN), edges(), return_attention_weights=asked)) for layer in pair(name)
+        type(layer(numbers(N, IN), edges(), return_attention_weights=requested))
+        for layer in pair(name)
     ]
     assert kinds[0] is kinds[1]
 
@@ -345,7 +346,7 @@ OPTIONS = [
 @pytest.mark.parametrize("options", OPTIONS, ids=str)
 @pytest.mark.parametrize("in_channels", [IN, (IN, 7)], ids=str)
 @pytest.mark.parametrize("name", NAMES)
-def test_the_same_seed_draws_the_same_bits(name, in_channels, options) -> None:
+def test_the_same_seed_gives_the_same_initial_values(name, in_channels, options) -> None:
     ours, theirs = pair(name, in_channels, **options)
     assert_equal_states(ours, theirs)
     assert repr(ours) == repr(theirs)
@@ -355,7 +356,7 @@ def test_the_same_seed_draws_the_same_bits(name, in_channels, options) -> None:
     assert_equal_states(ours, theirs)
 
 
-def test_shared_weights_draw_the_same_bits() -> None:
+def test_shared_weights_have_the_same_initial_values() -> None:
     assert_equal_states(*pair("GATv2Conv", share_weights=True, heads=2))
 
 
@@ -370,7 +371,7 @@ def assert_equal_states(ours, theirs) -> None:
 @pytest.mark.parametrize("options", OPTIONS, ids=str)
 @pytest.mark.parametrize("in_channels", [-1, (-1, -1)], ids=str)
 @pytest.mark.parametrize("name", NAMES)
-def test_widths_read_from_the_first_x_draw_the_same_bits(name, in_channels, options) -> None:
+def test_lazy_widths_give_the_same_initial_values(name, in_channels, options) -> None:
     ours, theirs = pair(name, in_channels, **options)
     assert repr(ours) == repr(theirs)
     edge_attr = numbers(E, D) if "edge_dim" in options else None
@@ -383,7 +384,7 @@ def test_widths_read_from_the_first_x_draw_the_same_bits(name, in_channels, opti
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_an_edge_width_may_be_read_from_the_first_edges(name) -> None:
+def test_the_edge_width_may_be_lazy(name) -> None:
     ours, theirs = pair(name, -1, edge_dim=-1)
     for layer in (ours, theirs):
         torch.manual_seed(3)
@@ -405,25 +406,25 @@ def test_state_dicts_go_both_ways(name, in_channels, options) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_state_dict_settles_an_open_width_and_opens_a_settled_one(name) -> None:
-    settled, theirs = pair(name)
-    open_ours, open_theirs = pair(name, -1)
-    open_ours.load_state_dict(theirs.state_dict())
-    assert_same(open_ours, theirs, numbers(N, IN), edges())
-    settled.load_state_dict(open_theirs.state_dict())
-    settled(numbers(N, IN + 1), edges())  # takes its width from x again
+def test_a_state_dict_initialises_a_lazy_layer_or_makes_a_layer_lazy(name) -> None:
+    ours, theirs = pair(name)
+    lazy_ours, lazy_theirs = pair(name, -1)
+    lazy_ours.load_state_dict(theirs.state_dict())
+    assert_same(lazy_ours, theirs, numbers(N, IN), edges())
+    ours.load_state_dict(lazy_theirs.state_dict())
+    ours(numbers(N, IN + 1), edges())  # takes its width from x again
 
 
-def test_a_copied_open_layer_is_open() -> None:
+def test_a_copied_lazy_layer_is_lazy() -> None:
     layer = dynagat.GATv2Conv(-1, C)
     copied = copy.deepcopy(layer)
     assert copied(torch.randn(N, IN), edges()).shape == (N, C)
-    assert layer.lin_l.is_open
+    assert layer.lin_l.is_lazy
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_pyg_model_of_layers_is_that_of_ours(name) -> None:
-    """Two layers deep, PyG's own model: also gradients through the first layer."""
+def test_a_pyg_model_computes_the_same_with_our_layers(name) -> None:
+    """PyG's own model with two layers."""
     torch.manual_seed(0)
     theirs = pyg.models.GAT(IN, 6, 2, out_channels=3, heads=2, v2=name == "GATv2Conv").double()
     assert all(isinstance(conv, MessagePassing) for conv in theirs.convs)

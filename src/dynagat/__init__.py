@@ -1,8 +1,8 @@
-"""dynagat: graph attention layers with fused kernels, and the means to see how attentive they are.
+"""dynagat: graph attention layers with fused kernels, and tools to measure how attentive they are.
 
-Shapes are written in five letters: N nodes, E edges, H heads, C channels per head, R relations;
-`*` stands for any number of leading batch axes. The query is the node that attends, i; the key is
-the neighbour it attends to, j.
+Shapes use five letters: N nodes, E edges, H heads, C channels per head, R relations; `*` stands for
+any number of leading batch axes. The query i is the node that attends; the key j is the neighbour
+it attends to.
 """
 
 from importlib import import_module
@@ -28,14 +28,14 @@ except PackageNotFoundError:  # run from the source tree
 __all__ = ["DPGATConv", "GATConv", "GATv2Conv", "Graph", "accelerate", "capture", "convert"]
 __all__ += ["compare", "data", "how_attentive", "load_model", "measure"]
 
-# What needs more than torch and numpy, or time, is imported when it is asked for.
-_LATER = {"compare": "comparison", "load_model": "comparison", "data": None}
+# Imported on first use: they are slow to import or need more than torch and numpy.
+_LAZY = {"compare": "comparison", "load_model": "comparison", "data": None}
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _LATER:
+    if name not in _LAZY:
         raise AttributeError(f"module 'dynagat' has no attribute {name!r}")
-    home = _LATER[name]
-    if home is None:
+    module = _LAZY[name]
+    if module is None:
         return import_module(f"dynagat.{name}")
-    return getattr(import_module(f"dynagat.{home}"), name)
+    return getattr(import_module(f"dynagat.{module}"), name)

@@ -1,4 +1,4 @@
-"""The entry of `dynagat` and `python -m dynagat`: the command line, if its packages are there."""
+"""Entry point of `dynagat` and `python -m dynagat`: start the command line if it is installed."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""What a layer may be asked for, and the sentence for what it may not."""
+"""Checks of a layer's arguments and inputs, with clear error messages."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from dynagat.nn.linear import Linear
 from dynagat.nn.loops import REDUCTIONS
 
 FLOWS = ("source_to_target", "target_to_source")
-Reader = tuple[str, Linear, Tensor]  # the argument's name, and the projection that reads it
+Reader = tuple[str, Linear, Tensor]  # an argument's name, the projection that reads it, its value
 
 
-def check_widths_of_layer(
+def check_sizes(
     in_channels: Any, out_channels: Any, heads: Any, edge_dim: Any, num_relations: Any
 ) -> None:
-    """Counts are positive; widths that x tells may be left open with -1."""
+    """Counts must be positive; widths may also be -1, to be taken from the first x."""
     for name, count in (("out_channels", out_channels), ("heads", heads)):
         _check_count(name, count)
     if num_relations is not None:
@@ -44,26 +44,26 @@ def check_options(dropout: Any, fill_value: Any, aggr: Any, flow: Any) -> None:
     if not isinstance(fill_value, (int, float, str, Tensor)):
         kind = type(fill_value).__name__
         raise TypeError(
-            f"fill_value must be a number, a tensor or a reduction's name, but is a {kind}"
+            f"fill_value must be a number, a tensor or the name of a reduction, but is a {kind}"
         )
     if aggr not in ("add", "sum"):
         raise ValueError(
-            f"aggr must be 'add' or 'sum', for attention is a weighted sum, but is {aggr!r}"
+            f"aggr must be 'add' or 'sum', because attention is a weighted sum, but is {aggr!r}"
         )
     if flow not in FLOWS:
         raise ValueError(f"flow must be one of {', '.join(FLOWS)}, but is {flow!r}")
 
 
-def check_loops_of_relations(add_self_loops: bool | None, num_relations: int | None) -> None:
+def check_loops(add_self_loops: bool | None, num_relations: int | None) -> None:
     if add_self_loops and num_relations is not None:
         raise ValueError(
-            f"add_self_loops=True does not go with num_relations={num_relations}, for a loop would "
-            "have no relation; pass a Graph made by with_self_loops(relation) instead"
+            f"add_self_loops must be False or None with num_relations={num_relations}, because a "
+            "self-loop would have no relation; pass graph.with_self_loops(relation) instead"
         )
 
 
 def read_nodes(x: Any, needs_query: bool) -> tuple[Tensor, Tensor | None]:
-    """x, or a pair of them, as (x_key, x_query)."""
+    """x, or a pair of tensors, as (x_key, x_query)."""
     if not isinstance(x, (tuple, list)):
         x = _features("x", x)
         return x, x
@@ -75,46 +75,43 @@ def read_nodes(x: Any, needs_query: bool) -> tuple[Tensor, Tensor | None]:
     query = _features("x[1]", x[1])
     if query.shape[:-2] != key.shape[:-2]:
         axes = f"{list(key.shape[:-2])} and {list(query.shape[:-2])}"
-        raise ValueError(f"x must have the same leading axes twice, but has {axes}")
+        raise ValueError(f"x[0] and x[1] must have the same leading axes, but have {axes}")
     return key, query
 
 
 def check_fill(fill: Any, edge: Tensor | None, num_loops: int) -> None:
-    """A tensor that fills edge features spreads over all loops."""
+    """A fill_value tensor must be broadcastable to the edge features of all self-loops."""
     if edge is None or not isinstance(fill, Tensor) or not num_loops:
         return
     shape = (num_loops, edge.shape[1])
-    fits = all(have in (1, want) for have, want in zip(fill.shape[::-1], shape[::-1], strict=False))
+    sizes = zip(fill.shape[::-1], shape[::-1], strict=False)
+    fits = all(size in (1, expected) for size, expected in sizes)
     if fill.dim() > 2 or not fits:
-        raise ValueError(f"fill_value must spread over {list(shape)}, but has {list(fill.shape)}")
+        raise ValueError(f"fill_value must broadcast to {list(shape)}, but has {list(fill.shape)}")
 
 
 def check_devices(
     x_key: Tensor, x_query: Tensor | None, edges: Edges, edge_attr: Tensor | None
 ) -> None:
-    named = {"edge_index": edges.device}
-    if x_query is not None:
-        named["x[1]"] = x_query.device
-    if edge_attr is not None:
-        named["edge_attr"] = edge_attr.device
-    for name, device in named.items():
-        if device != x_key.device:
-            raise ValueError(f"{name} must be on {x_key.device} as x is, but is on {device}")
+    inputs = {"edge_index": edges, "x[1]": x_query, "edge_attr": edge_attr}
+    for name, given in inputs.items():
+        if given is not None and given.device != x_key.device:
+            raise ValueError(f"{name} must be on {x_key.device} like x, but is on {given.device}")
 
 
 def fit_sizes(x_key: Tensor, x_query: Tensor | None, edges: Edges, size: Any) -> Size:
-    """(num_keys, num_queries), on which x, size and the edges agree."""
+    """(num_keys, num_queries), on which x, size and the edges must agree."""
     if size is not None and (not isinstance(size, (tuple, list)) or len(size) != 2):
         raise ValueError(f"size must be a pair (num_keys, num_queries), but is {size}")
-    told = {"size": size, "edge_index": edges.size}
+    sizes = {"size": size, "edge_index": edges.size}
     rows = [x_key.shape[-2], None if x_query is None else x_query.shape[-2]]
-    for name, counts in told.items():
+    for name, counts in sizes.items():
         for side, count in enumerate(counts or ()):
             if rows[side] is None:
                 rows[side] = count
             elif count is not None and count != rows[side]:
                 what = ("keys", "queries")[side]
-                raise ValueError(f"{name} tells of {count} {what}, but x has {rows[side]}")
+                raise ValueError(f"{name} implies {count} {what}, but x has {rows[side]}")
     num_keys, num_queries = rows
     assert num_keys is not None
     return num_keys, num_keys if num_queries is None else num_queries
@@ -122,7 +119,7 @@ def fit_sizes(x_key: Tensor, x_query: Tensor | None, edges: Edges, size: Any) ->
 
 def check_relation(relation: Any, edges: Edges, num_relations: int | None) -> None:
     if relation is not None and num_relations is None:
-        raise ValueError("relation was given, but the layer was made without num_relations")
+        raise ValueError("relation was given, but the layer was created without num_relations")
     if relation is None and (num_relations or 1) > 1 and edges.takes_relation:
         raise ValueError(f"relation is missing, but the layer has num_relations={num_relations}")
 
@@ -130,17 +127,17 @@ def check_relation(relation: Any, edges: Edges, num_relations: int | None) -> No
 def read_edge_features(
     edge_attr: Any, edges: Edges, edge_dim: int | None
 ) -> Tensor | None:  # [E, D]
-    """edge_attr, or a sparse adjacency's values; there if and only if the layer has edge_dim."""
+    """edge_attr or a sparse adjacency's values; required if and only if the layer has edge_dim."""
     edge = edges.values if edge_attr is None else edge_attr
     if edge is None:
         if edge_dim is not None:
             raise ValueError(f"edge_attr is missing, but the layer has edge_dim={edge_dim}")
         return None
     if edge_dim is None:
-        raise ValueError("edge_attr was given, but the layer was made without edge_dim")
+        raise ValueError("edge_attr was given, but the layer was created without edge_dim")
     if not isinstance(edge, Tensor) or not edge.is_floating_point():
         kind = edge.dtype if isinstance(edge, Tensor) else type(edge).__name__
-        raise TypeError(f"edge_attr must be a tensor of floats, but is {kind}")
+        raise TypeError(f"edge_attr must be a floating-point tensor, but is {kind}")
     if edge.dim() not in (1, 2) or edge.shape[0] != edges.num_edges:
         raise ValueError(
             f"edge_attr must have one row for each of the {edges.num_edges} edges, "
@@ -150,11 +147,11 @@ def read_edge_features(
 
 
 def check_readers(readers: Sequence[Reader]) -> None:
-    """Each projection fits the argument it reads, in width and dtype."""
+    """Each argument must have the width and dtype of the projection that reads it."""
     for name, linear, x in readers:
-        # A width still open is that of the first x read, also if the matrix is shared.
+        # A lazy projection takes the width of its first input, also if it is shared.
         first = next(other for _, same, other in readers if same is linear)
-        width = first.shape[-1] if linear.is_open else linear.in_channels
+        width = first.shape[-1] if linear.is_lazy else linear.in_channels
         if x.shape[-1] != width:
             what = "edge_dim" if name == "edge_attr" else "in_channels"
             raise ValueError(
@@ -162,7 +159,7 @@ def check_readers(readers: Sequence[Reader]) -> None:
             )
         if x.dtype != linear.weight.dtype and not torch.is_autocast_enabled(x.device.type):
             raise TypeError(
-                f"{name} must hold {linear.weight.dtype}, as the layer does, but holds {x.dtype}"
+                f"{name} must have dtype {linear.weight.dtype} like the layer, but has {x.dtype}"
             )
 
 
@@ -172,17 +169,17 @@ def _features(name: str, x: Any) -> Tensor:
     if x.dim() < 2:
         raise ValueError(f"{name} must have shape [*, N, in_channels], but has {list(x.shape)}")
     if not x.is_floating_point():
-        raise TypeError(f"{name} must hold floats, but holds {x.dtype}")
+        raise TypeError(f"{name} must have a floating-point dtype, but has {x.dtype}")
     return x
 
 
 def _check_count(name: str, count: Any) -> None:
     if not isinstance(count, int) or isinstance(count, bool) or count < 1:
-        raise ValueError(f"{name} must be a positive whole number, but is {count}")
+        raise ValueError(f"{name} must be a positive integer, but is {count}")
 
 
 def _check_width(name: str, width: Any) -> None:
     if not isinstance(width, int) or isinstance(width, bool) or (width < 1 and width != -1):
         raise ValueError(
-            f"{name} must be positive, or -1 to be read from the first x, but is {width}"
+            f"{name} must be positive, or -1 to be taken from the first input, but is {width}"
         )

@@ -1,4 +1,4 @@
-"""GraphAttention: all that the three layers share, from reading x and edges to adding the bias."""
+"""GraphAttention: what the three layers share, from checking the input to adding the bias."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from dynagat.graph import Graph
 from dynagat.nn import checks
 from dynagat.nn.edges import Edges, read_edges
 from dynagat.nn.linear import Linear
-from dynagat.nn.loops import FillValue, keep_own, loop_features, warn_of_pair_loops
+from dynagat.nn.loops import FillValue, keep_real_loops, loop_features, warn_about_pair_loops
 
 Channels = int | tuple[int, int]
 
@@ -24,28 +24,31 @@ Channels = int | tuple[int, int]
 class GraphAttention(nn.Module, ABC):
     """Abstract. out_i = Σ_j α_ij value_j,  α_i = softmax of score_ij over the keys j of query i
 
-    The arguments are PyG's. Where it differs: attention weights are those before dropout; edges and
-    features are checked; a pair of node sets keeps the features of real edges (i, i).
+    The arguments are PyG's, with three differences: returned attention weights are taken before
+    dropout; edges and features are checked; on a pair of node sets, real edges (i, i) keep their
+    features.
 
     Args:
-        in_channels: width of x, or the widths of (x_key, x_query); -1 reads it from the first x.
+        in_channels: width of x, or the widths of (x_key, x_query); -1 takes it from the first x.
         out_channels: C, the width of each head's output.
-        heads: H, how many heads attend side by side.
-        concat: whether heads are put side by side, [N, H·C], or averaged, [N, C].
-        dropout: the probability that an attention weight is dropped in training.
-        add_self_loops: whether each node attends to itself; loops that are there are replaced.
-            None means yes, but no with `num_relations`, for a loop has no relation.
-        edge_dim: D, the width of the edge features, if there are any; they enter the score only.
-        fill_value: edge features of loops: a number, a tensor, or a reduction ("add", "sum",
-            "mean", "min", "max", "mul") of those of the edges at the node.
+        heads: H, the number of heads.
+        concat: whether the heads' outputs are concatenated, [N, H·C], or averaged, [N, C].
+        dropout: probability of dropping an attention weight in training.
+        add_self_loops: whether each node also attends to itself; existing self-loops are replaced.
+            The default None means True, or False with `num_relations`, because an added self-loop
+            has no relation.
+        edge_dim: D, the width of the edge features, or None; they only affect the score.
+        fill_value: edge features of self-loops: a number, a tensor, or a reduction ("add", "sum",
+            "mean", "min", "max", "mul") of the features of the node's edges.
         bias: whether a bias is added to the output.
         residual: whether a projection of x_query is added to the output.
-        aggr, flow: PyG's; "add" is the only aggregation, "target_to_source" swaps query and key.
-        num_relations: R; each relation then has its own weights, under one softmax over all edges.
+        aggr, flow: as in PyG; the only aggregation is "add", and "target_to_source" swaps query
+            and key.
+        num_relations: R; each relation has its own weights, and one softmax runs over all edges.
     """
 
-    attention_halves: ClassVar[int] = 1  # a head's vector in the paper is this many times C long
-    needs_query: ClassVar[bool] = True  # must x[1] be there?
+    attention_halves: ClassVar[int] = 1  # length of the paper's attention vector, in units of C
+    needs_query: ClassVar[bool] = True  # whether x[1] is required
 
     lin_edge: Linear | None
     res: Linear | None
@@ -68,9 +71,9 @@ class GraphAttention(nn.Module, ABC):
         num_relations: int | None,
     ) -> None:
         super().__init__()
-        checks.check_widths_of_layer(in_channels, out_channels, heads, edge_dim, num_relations)
+        checks.check_sizes(in_channels, out_channels, heads, edge_dim, num_relations)
         checks.check_options(dropout, fill_value, aggr, flow)
-        checks.check_loops_of_relations(add_self_loops, num_relations)
+        checks.check_loops(add_self_loops, num_relations)
         self.in_channels = in_channels
         self.out_channels = out_channels
         self.heads = heads
@@ -83,25 +86,25 @@ class GraphAttention(nn.Module, ABC):
         self.flow = flow
         self.num_relations = num_relations
 
-    # What the mechanisms fill in
+    # Implemented by each mechanism
 
     @abstractmethod
     def attend(
         self, x_key: Tensor, x_query: Tensor | None, graph: Graph, **options: Any
     ) -> tuple[Tensor, Tensor | None]:
-        """Project, and call the op: out [*, num_queries, H, C] and, if asked for, the weights."""
+        """Project x and call the op: out [*, num_queries, H, C] and, if requested, the weights."""
 
     @abstractmethod
     def edge_weight(self, lin_edge: Linear) -> Tensor:
-        """What the op takes e_ij times: [R, H, D] or [R, H, C, D]."""
+        """The matrix that the op multiplies e_ij with: [R, H, D] or [R, H, C, D]."""
 
     @abstractmethod
     def projections(self) -> tuple[tuple[Linear, ...], tuple[Linear, ...]]:
-        """Those that read the keys' x, and those that read the queries'."""
+        """The projections of the keys' x, and those of the queries' x."""
 
     @abstractmethod
     def attention_vectors(self) -> tuple[Parameter, ...]:
-        """In the order in which PyG draws them."""
+        """The attention vectors, in the order in which PyG initialises them."""
 
     # Parameters
 
@@ -112,7 +115,7 @@ class GraphAttention(nn.Module, ABC):
         return (widths, widths) if isinstance(widths, int) else (widths[0], widths[1])
 
     def linear(self, in_channels: int, bias: bool = False) -> Linear:
-        """A projection to the channels of all heads, once for each relation."""
+        """A projection to the channels of all heads, with one matrix per relation."""
         blocks = self.num_relations or 1
         width = blocks * self.heads * self.out_channels
         return Linear(in_channels, width, bias, blocks=blocks)
@@ -121,7 +124,7 @@ class GraphAttention(nn.Module, ABC):
         return Parameter(torch.empty(self.num_relations or 1, self.heads, self.out_channels))
 
     def complete(self, bias: bool) -> None:
-        """The parameters that come last in PyG's order; then all are drawn, again, as there."""
+        """Create the parameters that come last in PyG's order, then initialise all of them."""
         width = self.out_channels * (self.heads if self.concat else 1)
         self.lin_edge = None if self.edge_dim is None else self.linear(self.edge_dim)
         self.res = Linear(self.channel_pair[1], width, bias=False) if self.residual else None
@@ -129,8 +132,9 @@ class GraphAttention(nn.Module, ABC):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Draw all parameters. The same seed gives the bits it gives in PyG."""
-        for linear in self._modules.values():  # one that goes by two names is drawn twice, as there
+        """Initialise all parameters; the same seed gives the same values as in PyG."""
+        # A shared Linear is initialised twice, to match PyG's random stream.
+        for linear in self._modules.values():
             if isinstance(linear, Linear):
                 linear.reset_parameters()
         limit = self._vector_limit()
@@ -145,7 +149,7 @@ class GraphAttention(nn.Module, ABC):
         length = self.attention_halves * self.heads * self.out_channels
         return math.sqrt(3 / length)  # TF's glorot of a 1-D variable
 
-    # The way through
+    # Forward pass
 
     def table(self, projected: Tensor) -> Tensor:  # [*, N, R·H·C] -> [*, N·R, H, C]
         num_rows = projected.shape[-2] * (self.num_relations or 1)
@@ -154,20 +158,20 @@ class GraphAttention(nn.Module, ABC):
     def run(
         self, x: Any, edge_index: Any, edge_attr: Any, size: Any, relation: Any, weights: Any
     ) -> Any:
-        """forward, whatever the order of its arguments.
+        """The forward pass; the layers' `forward` methods differ only in the order of arguments.
 
         Args:
             x: [*, N, in_channels], or a pair (x_key, x_query) of those.
             edge_index: PyG's [2, E] of (key, query) pairs, int32 or int64; or the transposed sparse
-                adjacency [num_queries, num_keys]; or a `Graph`, which spares building it. A graph
-                built from a tensor is remembered while that tensor lives and does not change.
-            edge_attr: [E, edge_dim], in the order of the edges, if the layer has edge_dim.
-            size: (num_keys, num_queries), where x does not tell.
-            relation: [E] of numbers below num_relations, if the layer has relations.
-            weights: whether to return (out, (edges, α)) instead of out, with α [*, E, H] before
-                dropout; edges are the caller's, but for loops that were replaced, and then the
-                loops. Where shapes may not depend on data, in torch.compile, replaced loops stay
-                in the list and have α = 0.
+                adjacency [num_queries, num_keys]; or a `Graph`, which is used as it is. A graph
+                built from a tensor is cached until the tensor changes or is deleted.
+            edge_attr: [E, edge_dim], in the order of the edges; required if the layer has edge_dim.
+            size: (num_keys, num_queries), if x does not imply it.
+            relation: [E], the relation index of each edge, if the layer has num_relations.
+            weights: whether to return (out, (edges, α)) instead of out. α [*, E, H] is taken before
+                dropout. The edges are the caller's without replaced self-loops, followed by the
+                added self-loops. Under torch.compile, where shapes must not depend on data,
+                replaced self-loops stay in the list with α = 0.
         """
         x_key, x_query = checks.read_nodes(x, self.needs_query)
         edges = read_edges(edge_index, self.flow)
@@ -180,22 +184,22 @@ class GraphAttention(nn.Module, ABC):
         readers = list(self._readers(x_key, x_query, edge))
         checks.check_readers(readers)
         graph = edges.graph(sizes, self.add_self_loops, relation, self.num_relations or 1)
-        for _, linear, features in readers:  # from here on nothing is refused
-            linear.settle(features.shape[-1])
+        for _, linear, features in readers:  # after all checks, so a failed call changes nothing
+            linear.initialize(features.shape[-1])
 
         is_pair = x_query is not x_key
         if self.add_self_loops and is_pair:
-            warn_of_pair_loops()
+            warn_about_pair_loops()
         options = self._edge_options(edge, edges, num_loops, is_pair)
         options |= self._dropout_options(x_key.device)
         out, alpha = self.attend(x_key, x_query, graph, return_weights=bool(weights), **options)
         out = self._finish(out, x_query, graph)
-        return out if alpha is None else (out, edges.weighted(graph, alpha, num_loops))
+        return out if alpha is None else (out, edges.with_weights(graph, alpha, num_loops))
 
     def _readers(
         self, x_key: Tensor, x_query: Tensor | None, edge: Tensor | None
     ) -> Iterator[checks.Reader]:
-        """Every projection with what it reads, in the order in which PyG settles open widths."""
+        """Each projection with its input, in the order in which PyG initialises lazy ones."""
         key_name, query_name = ("x", "x") if x_query is x_key else ("x[0]", "x[1]")
         by_key, by_query = self.projections()
         if self.res is not None and x_query is not None:
@@ -214,7 +218,7 @@ class GraphAttention(nn.Module, ABC):
         if self.add_self_loops:
             ends = edges.ends()
             loop = loop_features(edge, ends, edges.target(), num_loops, self.fill_value)
-            edge = torch.cat([edge, keep_own(edge, ends, loop) if is_pair else loop])
+            edge = torch.cat([edge, keep_real_loops(edge, ends, loop) if is_pair else loop])
         return {"edge": edge, "edge_weight": self.edge_weight(self.lin_edge)}
 
     def _dropout_options(self, device: torch.device) -> dict[str, Any]:
@@ -225,8 +229,8 @@ class GraphAttention(nn.Module, ABC):
     def _finish(self, out: Tensor, x_query: Tensor | None, graph: Graph) -> Tensor:
         """[*, N, H, C] -> [*, N, H·C], or the mean over heads [*, N, C]; plus residual and bias."""
         out = out if self.concat else out.mean(-2, keepdim=True)
-        # In place, for neither the op nor the mean keeps its result for the backward pass; and
-        # before the axes are merged, for a change made through a view costs a copy there.
+        # In place, because neither the op nor the mean saves its result for the backward pass; and
+        # before flattening, because an in-place change through a view costs a copy.
         if self.res is not None and x_query is not None:
             residual = F.linear(x_query, self.res.weight, self.bias)
             out += graph.rows_of_queries(residual, -2).view(out.shape)

@@ -1,4 +1,4 @@
-"""DPGATConv: dot-product attention, Transformer style, over a graph."""
+"""DPGATConv: dot-product attention over a graph, as in Transformers."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from dynagat.nn.loops import FillValue
 class DPGATConv(GraphAttention):
     """score_ij = ⟨W_r x_i, W_l x_j [+ W_e e_ij]⟩ / √C,  value_j = W_v x_j
 
-    The paper's DPGAT: no projection has a bias, and edge features enter the score only. W_l, W_r,
-    W_v and W_e are `lin_l`, `lin_r`, `lin_v` and `lin_edge`; with `num_relations`, all of them are
-    those of the relation of edge ij.
+    The paper's DPGAT: no projection has a bias, and edge features only affect the score. W_l, W_r,
+    W_v and W_e are `lin_l`, `lin_r`, `lin_v` and `lin_edge`; with `num_relations`, each relation
+    has its own.
 
     Args: as in `GraphAttention`, and
-        bias: whether the output has one.
+        bias: whether the output has a bias.
         share_weights: whether W_r = W_l, that is Q = K.
     """
 

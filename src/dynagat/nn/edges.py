@@ -1,4 +1,4 @@
-"""Edges as callers give them: a [2, E] tensor, a sparse adjacency or a Graph; weights likewise."""
+"""Edges in each form a caller may pass: a [2, E] tensor, a sparse adjacency or a Graph."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from dynagat.graph import Graph, check_edge_index
-from dynagat.nn.memory import remember, remember_loops
+from dynagat.nn.cache import cached_graph, cached_self_loops
 
 SPARSE_LAYOUTS = (torch.sparse_coo, torch.sparse_csr, torch.sparse_csc)
 Size = tuple[int, int]  # (num_keys, num_queries), PyG's order
@@ -20,9 +20,9 @@ Size = tuple[int, int]  # (num_keys, num_queries), PyG's order
 class Edges(ABC):
     """Abstract. E edges in the caller's order, each from a query to a key."""
 
-    size: Size | None = None  # where the caller's form tells it
-    values: Tensor | None = None  # [E, D], features that came with the edges
-    takes_relation: bool = True  # or brings it along
+    size: Size | None = None  # if the caller's form implies it
+    values: Tensor | None = None  # [E, D], features stored with the edges
+    takes_relation: bool = True  # False if the edges already have relations
 
     @property
     @abstractmethod
@@ -34,10 +34,10 @@ class Edges(ABC):
 
     @abstractmethod
     def ends(self) -> tuple[Tensor, Tensor]:
-        """The query and the key of each edge, [E] twice."""
+        """The query and the key of each edge: [E] and [E]."""
 
     def target(self) -> Tensor:
-        """The end whose loop an edge's features are reduced into, [E]."""
+        """The node whose self-loop an edge's features are reduced into, [E]."""
         return self.ends()[0]
 
     @abstractmethod
@@ -47,23 +47,23 @@ class Edges(ABC):
 
     @abstractmethod
     def pack(self, query: Tensor, key: Tensor, weights: Tensor) -> Any:
-        """Edges and their weights [*, E, H] in the caller's form."""
+        """Edges and their weights [*, E, H], in the caller's form."""
 
-    def weighted(self, graph: Graph, weights: Tensor, num_loops: int) -> Any:
-        """What was attended to: the caller's edges but those that loops replaced, then loops."""
+    def with_weights(self, graph: Graph, weights: Tensor, num_loops: int) -> Any:
+        """The caller's edges without replaced self-loops, then the added ones; and all weights."""
         query, key = self.ends()
         if num_loops:
             loop = torch.arange(num_loops, dtype=query.dtype, device=query.device)
             query, key = torch.cat([query, loop]), torch.cat([key, loop])
         if graph.key_index.shape[0] < graph.num_edges:
-            there = torch.zeros(graph.num_edges, dtype=torch.bool, device=graph.device)
-            there[graph.edge_id.long()] = True
-            query, key, weights = query[there], key[there], weights[..., there, :]
+            is_kept = torch.zeros(graph.num_edges, dtype=torch.bool, device=graph.device)
+            is_kept[graph.edge_id.long()] = True
+            query, key, weights = query[is_kept], key[is_kept], weights[..., is_kept, :]
         return self.pack(query, key, weights)
 
 
 def read_edges(edge_index: Any, flow: str) -> Edges:
-    """The form that `edge_index` has, or a sentence that says what is wrong with it."""
+    """Wrap `edge_index` in the class for its form; raise an error if it has none of them."""
     if isinstance(edge_index, Graph):
         return GraphEdges(edge_index)
     is_sparse = isinstance(edge_index, Tensor) and edge_index.layout in SPARSE_LAYOUTS
@@ -74,7 +74,7 @@ def read_edges(edge_index: Any, flow: str) -> Edges:
                 "transpose the sparse adjacency instead"
             )
         return _read_torch_sparse(edge_index) if is_sparse else _read_sparse_tensor(edge_index)
-    if hasattr(edge_index, "as_tensor"):  # PyG's EdgeIndex, whose indexing is not a tensor's
+    if hasattr(edge_index, "as_tensor"):  # PyG's EdgeIndex, which is indexed in another way
         edge_index = getattr(edge_index, "as_tensor")()  # noqa: B009  (for the type checker)
     check_edge_index(edge_index)
     return EdgeList(edge_index, flow)
@@ -83,7 +83,7 @@ def read_edges(edge_index: Any, flow: str) -> Edges:
 @final
 @dataclass(frozen=True, eq=False)
 class EdgeList(Edges):
-    """PyG's [2, E] tensor of (key, query) pairs, or of (query, key) if the flow is reversed."""
+    """PyG's [2, E] tensor of (key, query) pairs, or (query, key) if the flow is reversed."""
 
     edge_index: Tensor
     flow: str
@@ -101,17 +101,17 @@ class EdgeList(Edges):
         return (second, first) if self.flow == "source_to_target" else (first, second)
 
     def target(self) -> Tensor:
-        return self.edge_index[1]  # in PyG also when the flow is reversed
+        return self.edge_index[1]  # as in PyG, also when the flow is reversed
 
     def graph(self, size: Size, loops: bool, relation: Tensor | None, num_relations: int) -> Graph:
         build = partial(_build, self.ends(), size, loops, relation, num_relations)
         variant = (size, loops, num_relations, self.flow)
-        return remember(self.edge_index, (self.edge_index,), relation, variant, build)
+        return cached_graph(self.edge_index, (self.edge_index,), relation, variant, build)
 
-    def weighted(self, graph: Graph, weights: Tensor, num_loops: int) -> tuple[Tensor, Tensor]:
+    def with_weights(self, graph: Graph, weights: Tensor, num_loops: int) -> tuple[Tensor, Tensor]:
         if not num_loops:
             return self.edge_index, weights
-        return super().weighted(graph, weights, num_loops)
+        return super().with_weights(graph, weights, num_loops)
 
     def pack(self, query: Tensor, key: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
         pair = (key, query) if self.flow == "source_to_target" else (query, key)
@@ -121,7 +121,7 @@ class EdgeList(Edges):
 @final
 @dataclass(frozen=True, eq=False)
 class GraphEdges(Edges):
-    """A Graph, whose caller's order is that of the edge numbers."""
+    """A Graph; the caller's order of its edges is that of the edge ids."""
 
     given: Graph
     takes_relation = False
@@ -140,9 +140,9 @@ class GraphEdges(Edges):
         return self.given.device
 
     def ends(self) -> tuple[Tensor, Tensor]:
-        # Numbers that no edge bears any more are beyond every node, so that they reach no loop.
-        nowhere = max(self.given.num_keys, self.given.num_queries)
-        ends = torch.full((2, self.num_edges), nowhere, device=self.device)
+        # Unused edge ids get ends past the last node, so that they never match a self-loop.
+        no_node = max(self.given.num_keys, self.given.num_queries)
+        ends = torch.full((2, self.num_edges), no_node, device=self.device)
         ends[:, self.given.edge_id.long()] = torch.stack(
             [self.given.query_index, self.given.key_index]
         ).long()
@@ -151,12 +151,12 @@ class GraphEdges(Edges):
     def graph(self, size: Size, loops: bool, relation: Tensor | None, num_relations: int) -> Graph:
         if self.given.num_relations != num_relations:
             raise ValueError(
-                f"edge_index is a Graph of {self.given.num_relations} relations, "
+                f"edge_index is a Graph with num_relations={self.given.num_relations}, "
                 f"but the layer has num_relations={num_relations}"
             )
         if relation is not None:
-            raise ValueError("relation must be left out, for edge_index is a Graph and has its own")
-        return remember_loops(self.given) if loops else self.given
+            raise ValueError("relation must be None if edge_index is a Graph, which has its own")
+        return cached_self_loops(self.given) if loops else self.given
 
     def pack(self, query: Tensor, key: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
         return torch.stack([key, query]), weights
@@ -190,7 +190,7 @@ class Adjacency(Edges):
         if not isinstance(self.given, Tensor):
             return build()
         variant = (size, loops, num_relations)
-        return remember(self.given, self.arrays, relation, variant, build)
+        return cached_graph(self.given, self.arrays, relation, variant, build)
 
     def pack(self, query: Tensor, key: Tensor, weights: Tensor) -> Any:
         by_column = isinstance(self.given, Tensor) and self.given.layout == torch.sparse_csc
@@ -218,7 +218,7 @@ def _build(
 
 
 def _is_sparse_tensor(edges: Any) -> bool:
-    """Is it a torch_sparse.SparseTensor? The package need not be there, so we ask for methods."""
+    """Is it a torch_sparse.SparseTensor? Checked by its methods: the package is optional."""
     methods = ("coo", "sparse_sizes", "set_value")
     return not isinstance(edges, Tensor) and all(hasattr(edges, name) for name in methods)
 
@@ -232,26 +232,26 @@ def _read_sparse_tensor(adjacency: Any) -> Adjacency:
 def _read_torch_sparse(adjacency: Tensor) -> Adjacency:
     if adjacency.layout == torch.sparse_coo:
         arrays = (adjacency._indices(),)
-        entries = adjacency.coalesce()  # entries given twice are one edge, as in any matrix
+        entries = adjacency.coalesce()  # duplicate entries are one edge, as in any matrix
         row, column = entries.indices()
         values = entries.values()
     elif adjacency.layout == torch.sparse_csr:
         arrays = (adjacency.crow_indices(), adjacency.col_indices())
-        row, column, values = _spread(arrays[0], arrays[1]), arrays[1], adjacency.values()
+        row, column, values = _entry_rows(arrays[0], arrays[1]), arrays[1], adjacency.values()
     else:
         arrays = (adjacency.ccol_indices(), adjacency.row_indices())
-        row, column, values = arrays[1], _spread(arrays[0], arrays[1]), adjacency.values()
+        row, column, values = arrays[1], _entry_rows(arrays[0], arrays[1]), adjacency.values()
     size = (adjacency.shape[1], adjacency.shape[0])
     return Adjacency(adjacency, arrays, row, column, _features(values), size)
 
 
 def _features(values: Tensor | None) -> Tensor | None:
-    """Values of one axis are weights to PyG, not features."""
+    """PyG treats 1-D values as edge weights, not as features."""
     return None if values is None or values.dim() == 1 else values
 
 
-def _spread(offsets: Tensor, index: Tensor) -> Tensor:
-    """[rows + 1] offsets -> the row of each of the entries."""
+def _entry_rows(offsets: Tensor, index: Tensor) -> Tensor:
+    """[rows + 1] offsets -> the row of each entry."""
     rows = torch.arange(offsets.shape[0] - 1, dtype=index.dtype, device=index.device)
     return torch.repeat_interleave(rows, offsets.diff(), output_size=index.shape[0])
 
@@ -261,7 +261,7 @@ def _sparse(
 ) -> Tensor:
     num_keys, num_queries = size
     shape = (num_queries, num_keys, *values.shape[1:])
-    # The indices are our own, hence not checked; with that left unsaid, torch warns.
+    # The indices are known to be valid; without check_invariants=False, torch warns.
     if layout == torch.sparse_coo:
         indices = torch.stack([row, column])
         return torch.sparse_coo_tensor(

@@ -1,4 +1,4 @@
-"""GATConv: static attention, in which all queries rank the keys alike."""
+"""GATConv: static attention, in which all queries rank the keys in the same order."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ class GATConv(GraphAttention):
 
     From "Graph Attention Networks". W, W_e and the vectors are `lin`, `lin_edge`, `att_dst`,
     `att_src` and `att_edge`, as in PyG; if in_channels is a pair, the keys' W is `lin_src` and the
-    queries' W is `lin_dst`. With `num_relations`, all are those of the relation of edge ij. In a
-    pair (x_key, None) the queries have no features, and the first term is left out.
+    queries' W is `lin_dst`. With `num_relations`, each relation has its own. In a pair (x_key,
+    None) the queries have no features, and the first term is left out.
 
     Args: as in `GraphAttention`, and
-        negative_slope: the slope of LeakyReLU below zero.
-        bias: whether the output has one.
+        negative_slope: slope of LeakyReLU for negative inputs.
+        bias: whether the output has a bias.
     """
 
     attention_halves: ClassVar[int] = 2  # a = [a_dst ‖ a_src]
@@ -69,10 +69,10 @@ class GATConv(GraphAttention):
             num_relations=num_relations,
         )
         self.negative_slope = negative_slope
-        is_one = isinstance(in_channels, int)
-        self.lin = self.linear(in_channels) if is_one else None
-        self.lin_src = None if is_one else self.linear(in_channels[0])
-        self.lin_dst = None if is_one else self.linear(in_channels[1])
+        is_shared = isinstance(in_channels, int)
+        self.lin = self.linear(in_channels) if is_shared else None
+        self.lin_src = None if is_shared else self.linear(in_channels[0])
+        self.lin_dst = None if is_shared else self.linear(in_channels[1])
         self.att_src, self.att_dst = self.vector(), self.vector()
         self.att_edge = None if edge_dim is None else self.vector()
         self.complete(bias)
@@ -124,7 +124,7 @@ class GATConv(GraphAttention):
         return vectors if self.att_edge is None else (*vectors, self.att_edge)
 
     def _score(self, x: Tensor, linear: Linear, a: Tensor) -> Tensor:  # [*, N·R, H]
-        """aᵀ W x as (aᵀ W) x, which never needs W x of the queries."""
+        """aᵀ W x computed as (aᵀ W) x, which does not need W x of the queries."""
         score = F.linear(x, _fold(a, linear.weight).flatten(0, 1))  # [*, N, R·H]
         num_rows = x.shape[-2] * a.shape[0]
         return score.reshape(*x.shape[:-2], num_rows, self.heads)

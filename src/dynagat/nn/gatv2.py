@@ -1,4 +1,4 @@
-"""GATv2Conv: dynamic attention, in which every query may rank the keys in its own way."""
+"""GATv2Conv: dynamic attention, in which each query may rank the keys differently."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ class GATv2Conv(GraphAttention):
     """score_ij = aᵀ LeakyReLU(W_r x_i + W_l x_j [+ W_e e_ij]),  value_j = W_l x_j
 
     From "How Attentive are Graph Attention Networks?". W_l, W_r, W_e and a are `lin_l`, `lin_r`,
-    `lin_edge` and `att`, as in PyG. With `num_relations`, all of them are those of the relation of
-    edge ij, and unshared weights have a third matrix `lin_v`: value_j = W_v x_j.
+    `lin_edge` and `att`, as in PyG. With `num_relations`, each relation has its own, and without
+    shared weights there is a third matrix `lin_v`: value_j = W_v x_j.
 
     Args: as in `GraphAttention`, and
-        negative_slope: the slope of LeakyReLU below zero.
-        bias: whether W_l, W_r and the output have one.
+        negative_slope: slope of LeakyReLU for negative inputs.
+        bias: whether W_l, W_r and the output have a bias.
         share_weights: whether W_r = W_l.
     """
 
@@ -85,7 +85,7 @@ class GATv2Conv(GraphAttention):
         return self.run(x, edge_index, edge_attr, size, relation, return_attention_weights)
 
     def project(self, x_key: Tensor, x_query: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
-        """The op's query, key and value; no value if it is the key."""
+        """The op's query, key and value; value is None if it equals the key."""
         key = self.table(self.lin_l(x_key))
         is_same = x_query is x_key and self.lin_r is self.lin_l
         query = key if is_same else self.table(self.lin_r(x_query))

@@ -1,4 +1,4 @@
-"""Linear: x Wᵀ + b, whose input width may stay open until the first x, as PyG's may."""
+"""Linear: x Wᵀ + b, which may take its input width from the first x, as in PyG."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from dynagat.ops.project import project
 
 @final
 class Linear(nn.Module):
-    """x Wᵀ + b, with W drawn from ±√(6 / (in + out)) and b from ±1 / √in, both uniformly.
+    """x Wᵀ + b, initialised uniformly: W in ±√(6 / (in + out)), b in ±1 / √in.
 
     Args:
-        in_channels: width of x; -1 leaves it open until the first x.
+        in_channels: width of x; -1 makes the layer lazy.
         out_channels: width of the result.
-        bias: whether there is a b.
-        blocks: W is this many matrices on top of each other, each drawn as if it stood alone.
+        bias: whether to add b.
+        blocks: number of matrices stacked in W; each is initialised on its own.
     """
 
     def __init__(
@@ -39,13 +39,13 @@ class Linear(nn.Module):
         self.reset_parameters()
 
     @property
-    def is_open(self) -> bool:
-        """Is the input width still to be read from the first x?"""
+    def is_lazy(self) -> bool:
+        """Is the input width still unknown?"""
         return isinstance(self.weight, UninitializedParameter)
 
     def reset_parameters(self) -> None:
-        """Draw W, then b; nothing while the width is open."""
-        if self.is_open:
+        """Initialise W, then b; a lazy layer stays as it is."""
+        if self.is_lazy:
             return
         limit = math.sqrt(6 / (self.in_channels + self.out_channels // self.blocks))
         nn.init.uniform_(self.weight, -limit, limit)
@@ -53,19 +53,19 @@ class Linear(nn.Module):
             limit = 1 / math.sqrt(self.in_channels)
             nn.init.uniform_(self.bias, -limit, limit)
 
-    def settle(self, in_channels: int) -> None:
-        """Fix an open width, and draw the parameters."""
-        if not self.is_open:
+    def initialize(self, in_channels: int) -> None:
+        """Set the input width of a lazy layer and initialise its parameters."""
+        if not self.is_lazy:
             return
         if torch.compiler.is_compiling():
             raise RuntimeError(
-                "in_channels=-1 is still open: call the layer once before compiling or exporting it"
+                "in_channels=-1 is still unknown: call the layer once before compiling or exporting"
             )
         self._materialize(in_channels)
         self.reset_parameters()
 
     def forward(self, x: Tensor) -> Tensor:  # [*, in] -> [*, out]
-        self.settle(x.shape[-1])
+        self.initialize(x.shape[-1])
         return project(x, self.weight, self.bias)
 
     def _materialize(self, in_channels: int) -> None:
@@ -76,15 +76,15 @@ class Linear(nn.Module):
     def _save_to_state_dict(self, destination, prefix, keep_vars) -> None:
         for name, parameter in self._parameters.items():
             if parameter is not None:
-                as_it_is = keep_vars or is_lazy(parameter)  # an open one can't be detached
-                destination[prefix + name] = parameter if as_it_is else parameter.detach()
+                is_kept = keep_vars or is_lazy(parameter)  # a lazy parameter can't be detached
+                destination[prefix + name] = parameter if is_kept else parameter.detach()
 
     def _load_from_state_dict(self, state_dict, prefix, *args, **kwargs) -> None:
         weight = state_dict.get(prefix + "weight")
         if is_lazy(weight):
             kind = {"device": self.weight.device, "dtype": self.weight.dtype}
             self.in_channels, self.weight = -1, UninitializedParameter(**kind)
-        elif weight is not None and self.is_open:
+        elif weight is not None and self.is_lazy:
             self._materialize(weight.shape[-1])
         super()._load_from_state_dict(state_dict, prefix, *args, **kwargs)
 

@@ -1,4 +1,4 @@
-"""Edge features of self-loops: given, or reduced from the edges that share the loop's node."""
+"""Edge features of added self-loops: a fixed value, or a reduction over the node's edges."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import warnings
 import torch
 from torch import Tensor
 
-# PyG's name of each reduction, and torch's.
+# PyG's name of each reduction -> torch's name.
 REDUCTIONS = {
     "add": "sum",
     "sum": "sum",
@@ -24,7 +24,7 @@ _warned = False
 def loop_features(
     edge: Tensor, ends: tuple[Tensor, Tensor], target: Tensor, num_loops: int, fill: FillValue
 ) -> Tensor:
-    """[E, D] -> [num_loops, D]: `fill`, or the reduction it names, of each target's edges."""
+    """[E, D] -> [num_loops, D]: the value `fill`, or the reduction it names over a node's edges."""
     shape = (num_loops, edge.shape[1])
     if isinstance(fill, str):
         query, key = ends
@@ -35,38 +35,38 @@ def loop_features(
     return edge.new_full(shape, fill)
 
 
-def keep_own(
+def keep_real_loops(
     edge: Tensor, ends: tuple[Tensor, Tensor], loop: Tensor
 ) -> Tensor:  # edge [E, D], loop [num_loops, D]
-    """`loop`, but a node with edges to itself keeps the features of the last of them."""
+    """`loop`, except that a node with real self-loops keeps the features of the last one."""
     query, key = ends
     num_edges, num_loops = edge.shape[0], loop.shape[0]
-    own = (query == key) & (query < num_loops)
-    at = torch.where(own, query, num_loops).long()
-    number = torch.arange(num_edges, device=edge.device)
-    filled = num_edges + torch.arange(num_loops + 1, device=edge.device)  # where `loop` comes from
-    last = filled.scatter_reduce(0, at, number, "amax", include_self=False)
+    is_real = (query == key) & (query < num_loops)
+    node = torch.where(is_real, query, num_loops).long()
+    edge_index = torch.arange(num_edges, device=edge.device)
+    filled = num_edges + torch.arange(num_loops + 1, device=edge.device)  # rows of `loop`
+    last = filled.scatter_reduce(0, node, edge_index, "amax", include_self=False)
     return torch.cat([edge, loop])[last[:num_loops]]
 
 
-def warn_of_pair_loops() -> None:
-    """Once per process: loops on a pair of node sets are right only for sampled blocks."""
+def warn_about_pair_loops() -> None:
+    """Warn once per process: self-loops on two node sets only make sense for sampled blocks."""
     global _warned
     if _warned or torch.compiler.is_compiling():
         return
     _warned = True
     warnings.warn(
-        "add_self_loops=True on a pair (x_key, x_query) joins key i with query i for the first "
-        "min(num_keys, num_queries) nodes; that is right if the queries are the first keys, as in "
-        "sampled blocks; pass add_self_loops=False if they are other nodes",
+        "add_self_loops=True on a pair (x_key, x_query) connects key i with query i for the first "
+        "min(num_keys, num_queries) nodes. This is correct if the queries are the first keys, as "
+        "in sampled blocks; pass add_self_loops=False if they are different nodes",
         UserWarning,
         stacklevel=2,
     )
 
 
 def _reduce(edge: Tensor, index: Tensor, num_loops: int, how: str) -> Tensor:
-    # One row more, for the edges that belong to no loop: cheaper than picking the others out.
+    # Edges that belong to no self-loop go to an extra row: cheaper than selecting the others.
     shape = (num_loops + 1, edge.shape[1])
     start = edge.new_ones(shape) if how == "mul" else edge.new_zeros(shape)
-    at = index.long()[:, None].expand_as(edge)
-    return start.scatter_reduce(0, at, edge, REDUCTIONS[how], include_self=False)[:num_loops]
+    row = index.long()[:, None].expand_as(edge)
+    return start.scatter_reduce(0, row, edge, REDUCTIONS[how], include_self=False)[:num_loops]

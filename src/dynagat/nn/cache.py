@@ -1,0 +1,111 @@
+"""A cache of graphs: each is kept until the edges it was built from change or are deleted."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Hashable, MutableMapping
+from dataclasses import dataclass, field
+from weakref import WeakKeyDictionary
+
+import torch
+from torch import Tensor
+from torch.utils.weak import WeakTensorKeyDictionary
+
+from dynagat.graph import INDEX_DTYPES, Graph
+from dynagat.native import kernels
+
+Fingerprint = tuple[Hashable, ...]
+
+
+@dataclass
+class Entry:
+    """The graphs built from one edge tensor while its contents had this fingerprint."""
+
+    fingerprint: Fingerprint
+    graphs: dict[Hashable, Graph] = field(default_factory=dict)
+
+
+_entries: MutableMapping[Tensor, MutableMapping[Tensor, Entry]] = WeakTensorKeyDictionary()
+_with_loops: MutableMapping[Graph, Graph] = WeakKeyDictionary()
+_lock = threading.Lock()  # held while reading or writing the cache, never while building a graph
+
+
+def cached_graph(
+    edges: Tensor,
+    arrays: tuple[Tensor, ...],
+    relation: Tensor | None,
+    variant: Hashable,
+    build: Callable[[], Graph],
+) -> Graph:
+    """The graph built earlier from these edges (and relation) in this variant, or a new one.
+
+    `arrays` are the index arrays inside `edges`; a change in any of them is detected.
+    """
+    tensors = arrays if relation is None else (*arrays, relation)
+    if torch.compiler.is_compiling() or not all(map(_is_cacheable, tensors)):
+        return build()
+    fingerprint = tuple(_fingerprint(tensor) for tensor in tensors)
+    owner = edges if relation is None else relation
+    graph = _load(edges, owner, fingerprint, variant)
+    if graph is None:
+        graph = build()
+        _store(edges, owner, fingerprint, variant, graph)
+    return graph
+
+
+def cached_self_loops(graph: Graph) -> Graph:
+    """graph.with_self_loops(), built once per graph."""
+    if torch.compiler.is_compiling():
+        return graph.with_self_loops()
+    with _lock:
+        looped = _with_loops.get(graph)
+    if looped is None:
+        looped = graph.with_self_loops()
+        with _lock:
+            _with_loops[graph] = looped
+    return looped
+
+
+def _load(
+    edges: Tensor, owner: Tensor, fingerprint: Fingerprint, variant: Hashable
+) -> Graph | None:
+    with _lock:
+        entry = _entries.get(edges, {}).get(owner)
+        if entry is None or entry.fingerprint != fingerprint:
+            return None
+        return entry.graphs.get(variant)
+
+
+def _store(
+    edges: Tensor, owner: Tensor, fingerprint: Fingerprint, variant: Hashable, graph: Graph
+) -> None:
+    with _lock:
+        entries = _entries.setdefault(edges, WeakTensorKeyDictionary())
+        entry = entries.get(owner)
+        if entry is None or entry.fingerprint != fingerprint:
+            entry = entries[owner] = Entry(fingerprint)  # drops graphs of the old contents
+        entry.graphs[variant] = graph
+
+
+def _is_cacheable(tensor: Tensor) -> bool:
+    """Can a change be detected? Inference tensors have no version, traced ones no contents."""
+    is_plain = type(tensor) is Tensor and tensor.dtype in INDEX_DTYPES
+    return is_plain and not tensor.is_inference() and not tensor.is_meta
+
+
+def _fingerprint(tensor: Tensor) -> Fingerprint:
+    # Writes through numpy or .data do not change the version, so the contents are hashed too.
+    layout = (tensor.data_ptr(), tensor.shape, tensor.stride(), tensor.dtype)
+    return (tensor._version, *layout, checksum(tensor))
+
+
+def checksum(tensor: Tensor) -> int:
+    """A number that almost surely changes when any entry of an integer tensor does."""
+    if kernels is not None and tensor.device.type == "cpu" and tensor.is_contiguous():
+        num_bytes = tensor.numel() * tensor.element_size()
+        return kernels.checksum(tensor.data_ptr(), num_bytes, torch.get_num_threads())
+    position = torch.arange(tensor.numel(), device=tensor.device).view(tensor.shape)
+    # Not linear in the entries, so that changes can't cancel out; products wrap around.
+    mixed = (tensor + position * 0x1E3779B97F4A7C15) * 0x3F58476D1CE4E5B9
+    mixed = (mixed ^ (mixed >> 31)) * 0x14D049BB133111EB
+    return int((mixed ^ (mixed >> 29)).sum())
