@@ -1,4 +1,4 @@
-"""Heads of which it is known what they are: the cases that the verdicts' limits are set by.
+"""Heads whose behaviour is known, from which the thresholds of the verdicts were chosen.
 
 Prints the table of docs/microscope.md; takes about a minute.
 """
@@ -12,7 +12,7 @@ from dynagat.analysis.attentive import Attentiveness
 from dynagat.benchmarks import DICTIONARY_LOOKUP
 from dynagat.experiment import grid, revive, run
 
-K = 8  # of DictionaryLookup
+K = 8  # size of DictionaryLookup
 
 
 def random_graph(num_nodes: int = 200, degree: int = 10) -> tuple[Tensor, Tensor]:
@@ -25,14 +25,14 @@ def untrained(layer: nn.Module) -> Attentiveness:
 
 
 def uniform() -> Attentiveness:
-    """As a GCN weighs its neighbours, up to a factor of each."""
+    """Uniform weights, as in a GCN without its degree normalisation."""
     layer = GATv2Conv(16, 8, heads=4)
     nn.init.zeros_(layer.att)
     return untrained(layer)
 
 
 def dictionary(mechanism: str, heads: int = 1) -> Attentiveness:
-    """Trained to look up: each query needs a key of its own."""
+    """Trained on DictionaryLookup, in which each query needs a different key."""
     (settings,) = grid(DICTIONARY_LOOKUP.settings, [f"k={K}", "max_rounds=30", f"heads={heads}"])
     benchmark = DICTIONARY_LOOKUP.with_settings(settings)
     record = run(benchmark, mechanism, 0)
@@ -42,7 +42,7 @@ def dictionary(mechanism: str, heads: int = 1) -> Attentiveness:
 
 
 class Chooser(nn.Module):
-    """Embed, attend, name the value."""
+    """Embed the nodes, attend, classify."""
 
     def __init__(self, layer: nn.Module, width: int) -> None:
         super().__init__()
@@ -53,7 +53,7 @@ class Chooser(nn.Module):
 
 
 def priorities(num_nodes: int = 150) -> tuple[Tensor, Tensor, Tensor]:
-    """Each node names the value of its neighbour with the highest priority: one ranking for all."""
+    """Each node predicts the value of its neighbour with the highest priority: one ranking."""
     key = torch.rand(num_nodes, num_nodes).argsort(1)[:, :6]
     query = torch.arange(num_nodes)[:, None].expand_as(key)
     priority, value = torch.rand(num_nodes), torch.randint(8, (num_nodes,))
@@ -89,19 +89,19 @@ CASES = {
 }
 
 
-def line(name: str, found: Attentiveness) -> str:
-    """The extremes over the heads, and the verdicts."""
+def line(name: str, result: Attentiveness) -> str:
+    """The range over the heads, and the number of heads with each verdict."""
     columns = [
-        [getattr(head, number).value for head in found.heads]
+        [getattr(head, number).value for head in result.heads]
         for number in ("agreement", "same_choice")
     ]
-    columns.append([head.effective.value / head.degree for head in found.heads])
-    verdicts = sorted({head.verdict for head in found.heads})
-    counts = [f"{sum(head.verdict == each for head in found.heads)} {each}" for each in verdicts]
-    return f"| {name} | {' | '.join(map(spread, columns))} | {', '.join(counts)} |"
+    columns.append([head.effective.value / head.degree for head in result.heads])
+    verdicts = sorted({head.verdict for head in result.heads})
+    counts = [f"{sum(head.verdict == each for head in result.heads)} {each}" for each in verdicts]
+    return f"| {name} | {' | '.join(map(interval, columns))} | {', '.join(counts)} |"
 
 
-def spread(values: list[float]) -> str:
+def interval(values: list[float]) -> str:
     low, high = min(values), max(values)
     if low != low:
         return "–"
@@ -111,6 +111,6 @@ def spread(values: list[float]) -> str:
 if __name__ == "__main__":
     print("| head | agreement τ | same choice | neighbours / degree | verdict |")
     print("| --- | ---: | ---: | ---: | --- |")
-    for name, look in CASES.items():
+    for name, measure in CASES.items():
         torch.manual_seed(0)
-        print(line(name, look()), flush=True)
+        print(line(name, measure()), flush=True)

@@ -1,6 +1,6 @@
-"""A PyG model trained by plain PyG code, and the three lines that inspect it.
+"""Train a plain PyG model and inspect its attention.
 
-Run it, or give it to the command line, which reads `model` and `data`:
+Run this file, or pass it to the command line, which reads `model` and `data`:
 
     python examples/pyg_model.py
     dynagat inspect examples/pyg_model.py

@@ -1,4 +1,4 @@
-"""Score matrices as captured attention: what a layer with just these scores would have shown."""
+"""Turn score matrices into captured attention, as a layer with these scores would produce."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ NAN = torch.nan  # no edge
 def view_of(scores: Sequence | Tensor, weights: Sequence | Tensor | None = None, **more):
     """[queries, keys] or [queries, keys, H], nan for no edge -> one call of a layer.
 
-    Weights are the softmax of the scores, if they are not given.
+    Weights default to the softmax of the scores.
     """
     scores = torch.as_tensor(scores)
     scores = scores if scores.is_floating_point() else scores.double()
@@ -27,9 +27,9 @@ def view_of(scores: Sequence | Tensor, weights: Sequence | Tensor | None = None,
     if weights is None:
         weights = scores.where(~scores.isnan(), -torch.inf).softmax(1)
     weights = torch.as_tensor(weights).to(scores).view(scores.shape)
-    number, nothing = torch.arange(len(query)), torch.zeros(len(query), dtype=torch.bool)
+    edge_id, no_loops = torch.arange(len(query)), torch.zeros(len(query), dtype=torch.bool)
     return LayerAttention(
-        "layer", "Made", query, key, number, more.pop("is_self_loop", nothing),
+        "layer", "Simulated", query, key, edge_id, more.pop("is_self_loop", no_loops),
         weights[query, key], scores[query, key], **more,
     )  # fmt: skip
 
@@ -53,9 +53,9 @@ def head_of(scores: Sequence | Tensor, **options) -> Head:
 
 
 def random_scores(seed: int, queries: int, keys: int, heads: int = 1, missing: float = 0.3):
-    """[queries, keys, heads] with nan at random; every key is there, as the first query's."""
+    """[queries, keys, heads] with nan at random; the first query has every key."""
     generator = torch.Generator().manual_seed(seed)
     scores = torch.randn(queries, keys, heads, generator=generator, dtype=torch.double)
-    gone = torch.rand(queries, keys, generator=generator) < missing
-    gone[0] = False
-    return scores.masked_fill(gone[..., None], NAN)
+    is_missing = torch.rand(queries, keys, generator=generator) < missing
+    is_missing[0] = False
+    return scores.masked_fill(is_missing[..., None], NAN)

@@ -1,4 +1,4 @@
-"""Capture: what is seen of attention is what the layers attend to, and seeing changes nothing."""
+"""capture: captured attention equals what the layers compute, and capturing changes nothing."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from torch_geometric.utils import add_self_loops, is_sparse, k_hop_subgraph, sof
 
 import dynagat
 from dynagat import Graph, capture
-from dynagat.analysis.pyg import overhearing
+from dynagat.analysis.pyg import observing_softmax
 from dynagat.analysis.table import tabulate
 from dynagat.nn import loops
 from dynagat.nn.lookup import DictionaryNetwork
@@ -39,7 +39,7 @@ def _warned_already(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(loops, "_warned", True)
 
 
-# Edges as (key, query); node 6 is isolated in all but the last.
+# Edges as (key, query); node 6 is isolated in all graphs but the last.
 GRAPHS = {
     "plain": [(0, 1), (2, 1), (4, 3), (1, 0), (5, 4)],
     "loops": [(0, 1), (2, 2), (0, 0), (2, 1), (4, 4), (3, 4)],
@@ -65,7 +65,7 @@ def kinds_of(edge_index: Tensor) -> Tensor:
 
 
 class OwnConv(pyg.MessagePassing):
-    """A user's layer: loops on top of those there are, one head, dropout in place."""
+    """A user's layer: adds self-loops without removing any, one head, in-place dropout."""
 
     add_self_loops = None
 
@@ -119,7 +119,7 @@ every_graph = pytest.mark.parametrize("graph", GRAPHS)
 
 
 def ids_of(edge_index: Tensor, layer: nn.Module, num_loops: int = N) -> list[int]:
-    """What edge_id should be: the caller's edges in their order, then loops."""
+    """The expected edge_id: the caller's edges in their order, then self-loops."""
     every = list(map(tuple, edge_index.T.tolist()))
     if isinstance(layer, OwnConv):
         return [*range(len(every)), *[-1] * num_loops]
@@ -130,7 +130,7 @@ def ids_of(edge_index: Tensor, layer: nn.Module, num_loops: int = N) -> list[int
 
 
 def weights_of(layer: nn.Module, *args, **options) -> tuple[Tensor, Tensor]:
-    """The layer's own answer in evaluation: edges, and weights [E, H]."""
+    """What the layer itself returns in evaluation mode: edges, and weights [E, H]."""
     was = layer.training
     _, (index, weight) = call(layer.eval(), *args, return_attention_weights=True, **options)
     layer.train(was)
@@ -143,9 +143,9 @@ def seen_of(layer: nn.Module, *args, **options):
     return attention.seen
 
 
-def assert_same_view(found, expected) -> None:
+def assert_same_view(actual, expected) -> None:
     for name in ("query", "key", "edge_id", "is_self_loop", "weight"):
-        assert torch.equal(getattr(found, name), getattr(expected, name)), name
+        assert torch.equal(getattr(actual, name), getattr(expected, name)), name
 
 
 def assert_softmax_of_scores(view) -> None:
@@ -154,18 +154,18 @@ def assert_softmax_of_scores(view) -> None:
 
 
 def sums(view, *kinds: Tensor) -> Tensor:
-    """Of the weights of the edges that each edge's query (and relation) has."""
+    """For each edge: the sum of weights over the edges of its query (and relation)."""
     _, group = torch.unique(torch.stack([view.query, *kinds]), dim=1, return_inverse=True)
     return torch.zeros_like(view.weight).index_add(0, group, view.weight)[group]
 
 
-# What is seen is what the layer does
+# Captured attention equals the layer's own
 
 
 @pytest.mark.parametrize("training", [False, True])
 @every_graph
 @every_layer
-def test_weights_seen_are_the_layers_own_before_dropout(name, options, graph, training) -> None:
+def test_captured_weights_are_the_layers_own_before_dropout(name, options, graph, training) -> None:
     layer, x, edge_index = layer_of(name, **options), nodes(), edges(graph)
     expected_index, expected = weights_of(layer, x, edge_index)
     (view,) = seen_of(layer.train(training), x, edge_index)
@@ -185,31 +185,31 @@ def test_weights_seen_are_the_layers_own_before_dropout(name, options, graph, tr
 
 @every_graph
 @pytest.mark.parametrize("name", LOOPED[:2])
-def test_our_layers_are_seen_as_pygs_are(name, graph) -> None:
+def test_our_layers_are_captured_like_pygs(name, graph) -> None:
     theirs = layer_of(name, edge_dim=D)
     ours = layer_of(name.replace("pyg", "dynagat"), edge_dim=D)
     x, edge_index = nodes(), edges(graph)
     more = {"edge_attr": torch.randn(edge_index.shape[1], D).double()}
-    (expected,), (found,) = (seen_of(layer, x, edge_index, **more) for layer in (theirs, ours))
+    (expected,), (actual,) = (seen_of(layer, x, edge_index, **more) for layer in (theirs, ours))
     for column in ("query", "key", "edge_id", "is_self_loop"):
-        assert torch.equal(getattr(found, column), getattr(expected, column))
-    torch.testing.assert_close(found.weight, expected.weight)
-    torch.testing.assert_close(found.score, expected.score)
+        assert torch.equal(getattr(actual, column), getattr(expected, column))
+    torch.testing.assert_close(actual.weight, expected.weight)
+    torch.testing.assert_close(actual.score, expected.score)
 
 
 @pytest.mark.parametrize("name", OURS)
-def test_the_reference_is_seen_as_the_kernels_are(name, monkeypatch) -> None:
+def test_the_reference_is_captured_like_the_kernels(name, monkeypatch) -> None:
     layer, x, edge_index = layer_of(name), nodes(), edges("dense")
     (expected,) = seen_of(layer, x, edge_index)
     monkeypatch.setattr(dynagat.ops, "kernels", None)
-    (found,) = seen_of(layer, x, edge_index)
-    assert torch.equal(found.edge_id, expected.edge_id)
-    torch.testing.assert_close(found.weight, expected.weight)
-    torch.testing.assert_close(found.score, expected.score)
+    (actual,) = seen_of(layer, x, edge_index)
+    assert torch.equal(actual.edge_id, expected.edge_id)
+    torch.testing.assert_close(actual.weight, expected.weight)
+    torch.testing.assert_close(actual.score, expected.score)
 
 
 @pytest.mark.parametrize("edge_type", [0, 2])
-def test_within_relation_attention_of_one_relation_is_seen_once(edge_type) -> None:
+def test_within_relation_attention_of_one_relation_is_captured_once(edge_type) -> None:
     layer, x, edge_index = layer_of("pyg.within-relation"), nodes(), edges()
     kinds = torch.full((edge_index.shape[1],), edge_type)
     with capture(layer) as attention:
@@ -222,11 +222,11 @@ def test_within_relation_attention_of_one_relation_is_seen_once(edge_type) -> No
 def test_a_reversed_flow_swaps_query_and_key(name) -> None:
     x, edge_index = nodes(), edges("dense")
     (expected,) = seen_of(layer_of(name), x, edge_index.flip(0))
-    (found,) = seen_of(layer_of(name, flow="target_to_source"), x, edge_index)
-    assert_same_view(found, expected)
-    given = found.edge_id >= 0
-    ends = torch.stack([found.query, found.key])[:, given]
-    assert torch.equal(ends, edge_index[:, found.edge_id[given]])
+    (actual,) = seen_of(layer_of(name, flow="target_to_source"), x, edge_index)
+    assert_same_view(actual, expected)
+    given = actual.edge_id >= 0
+    ends = torch.stack([actual.query, actual.key])[:, given]
+    assert torch.equal(ends, edge_index[:, actual.edge_id[given]])
 
 
 PAIRED = ("pyg.GATConv", "pyg.GATv2Conv", "pyg.TransformerConv", *OURS)
@@ -235,28 +235,28 @@ PAIRED = ("pyg.GATConv", "pyg.GATv2Conv", "pyg.TransformerConv", *OURS)
 @pytest.mark.parametrize("layout", [torch.sparse_coo, torch.sparse_csr], ids=str)
 @pytest.mark.parametrize("graph", ["plain", "loops", "loops last"])
 @pytest.mark.parametrize("name", PAIRED)
-def test_a_sparse_adjacency_is_seen_as_the_edges_in_its_order(name, graph, layout) -> None:
+def test_a_sparse_adjacency_is_captured_as_its_edges_in_order(name, graph, layout) -> None:
     key, query = torch.unique(edges(graph).flip(0), dim=1).flip(0)
     adj_t = torch.sparse_coo_tensor(
         torch.stack([query, key]), torch.ones(len(key)).double(), (N, N), is_coalesced=True
     )
     layer, x = layer_of(name), nodes()
     (expected,) = seen_of(layer, x, torch.stack([key, query]))
-    (found,) = seen_of(layer, x, adj_t if layout == torch.sparse_coo else adj_t.to_sparse_csr())
-    order, right = ((view.query * N + view.key).argsort() for view in (found, expected))
+    (actual,) = seen_of(layer, x, adj_t if layout == torch.sparse_coo else adj_t.to_sparse_csr())
+    order, right = ((view.query * N + view.key).argsort() for view in (actual, expected))
     for column in ("query", "key", "edge_id", "weight", "score", "is_self_loop"):
-        torch.testing.assert_close(getattr(found, column)[order], getattr(expected, column)[right])
+        torch.testing.assert_close(getattr(actual, column)[order], getattr(expected, column)[right])
 
 
 @pytest.mark.parametrize("add", [False, True])
 @every_graph
 @pytest.mark.parametrize("name", OURS)
-def test_a_graph_is_seen_with_its_own_edge_numbers(name, graph, add) -> None:
+def test_a_graph_is_captured_with_its_edge_ids(name, graph, add) -> None:
     layer, x, edge_index = layer_of(name, add_self_loops=add), nodes(), edges(graph)
     given = Graph.from_edge_index(edge_index, N)
-    (expected,), (found,) = (seen_of(layer, x, each) for each in (edge_index, given))
-    assert_same_view(found, expected)
-    looped = given.with_self_loops()  # leaves gaps in the numbers where it replaces loops
+    (expected,), (actual,) = (seen_of(layer, x, each) for each in (edge_index, given))
+    assert_same_view(actual, expected)
+    looped = given.with_self_loops()  # leaves unused edge ids where it replaces self-loops
     (view,) = seen_of(layer, x, looped)
     assert torch.equal(view.edge_id.sort()[0], looped.edge_id.long().sort()[0])
     ends = torch.stack([looped.query_index, looped.key_index])[:, looped.edge_id.argsort()]
@@ -264,7 +264,7 @@ def test_a_graph_is_seen_with_its_own_edge_numbers(name, graph, add) -> None:
     torch.testing.assert_close(sums(view), torch.ones_like(view.weight))
 
 
-def test_a_graph_of_relations_with_loops_is_seen() -> None:
+def test_a_graph_with_relations_and_loops_is_captured() -> None:
     layer, edge_index = layer_of("dynagat.GATv2Conv", num_relations=R), edges()
     graph = Graph.from_edge_index(edge_index, N, relation=kinds_of(edge_index), num_relations=R)
     with capture(layer) as attention:
@@ -275,7 +275,7 @@ def test_a_graph_of_relations_with_loops_is_seen() -> None:
 
 
 @pytest.mark.parametrize("own_loops", [False, True])
-def test_queries_that_share_rows_are_seen_apart(own_loops) -> None:
+def test_queries_that_share_a_row_are_captured_separately(own_loops) -> None:
     k, size = 3, 4
     layer = dynagat.GATv2Conv(8, 8, add_self_loops=False)
     model = DictionaryNetwork(k, layer, dim=8, loops=own_loops)
@@ -298,7 +298,7 @@ def test_queries_that_share_rows_are_seen_apart(own_loops) -> None:
 @pytest.mark.parametrize(
     ("name", "options"), [(n, o) for n, o in LAYERS if n in PAIRED and "num_relations" not in o]
 )
-def test_in_a_pair_of_sets_only_added_loops_are_loops(name, options) -> None:
+def test_in_a_pair_of_node_sets_only_added_loops_are_loops(name, options) -> None:
     layer, edge_index = layer_of(name, **options), torch.tensor([[0, 1, 6, 0], [0, 2, 1, 0]])
     x = (nodes(), nodes(4))
     _, expected = weights_of(layer, x, edge_index)
@@ -309,7 +309,7 @@ def test_in_a_pair_of_sets_only_added_loops_are_loops(name, options) -> None:
 
 
 @pytest.mark.parametrize("name", PAIRED)
-def test_in_a_sampled_block_a_query_is_the_key_of_its_number(name) -> None:
+def test_in_a_sampled_block_a_query_is_the_key_with_the_same_index(name) -> None:
     x, edge_index = nodes(), torch.tensor([[0, 1, 6, 2, 2], [0, 2, 1, 2, 2]])
     (view,) = seen_of(layer_of(name), (x, x[:4]), edge_index)
     assert torch.equal(view.is_self_loop, view.query == view.key)
@@ -320,7 +320,7 @@ def test_in_a_sampled_block_a_query_is_the_key_of_its_number(name) -> None:
 
 
 class Net(nn.Module):
-    """Two layers and what is around them; may fail in between."""
+    """Two layers and other modules; can be told to fail between the layers."""
 
     def __init__(self, first: str = "pyg.GATConv", second: str = "dynagat.GATv2Conv") -> None:
         super().__init__()
@@ -349,12 +349,12 @@ class Products(TorchDispatchMode):
 
 
 @every_net
-def test_outputs_and_gradients_are_those_without_to_the_bit(pair) -> None:
+def test_capturing_changes_no_bit_of_outputs_and_gradients(pair) -> None:
     net, edge_index = Net(*pair), edges("dense")
     results = []
     for watched in (False, True):
         x = torch.linspace(-1, 1, N * IN, dtype=torch.float64).view(N, IN).requires_grad_()
-        torch.manual_seed(1)  # of dropout
+        torch.manual_seed(1)  # for dropout
         with capture(net) if watched else ExitStack(), Products() as products:
             out = net(x, edge_index)
         out.square().sum().backward()
@@ -362,11 +362,11 @@ def test_outputs_and_gradients_are_those_without_to_the_bit(pair) -> None:
         results.append([out, *gradients, torch.rand(1), torch.tensor(products.count)])
         net.zero_grad()
     assert len(results[0]) == len(results[1])
-    assert all(map(torch.equal, *results))  # the last: no product is computed twice
+    assert all(map(torch.equal, *results))  # the last entry: no operation runs twice
 
 
 @every_net
-def test_no_gradient_is_kept_alive(pair) -> None:
+def test_no_autograd_graph_is_kept_alive(pair) -> None:
     net, edge_index, mark = Net(*pair), edges("dense"), nn.Identity()
     gone = weakref.ref(mark)
     with capture(net) as attention:
@@ -381,7 +381,7 @@ def test_no_gradient_is_kept_alive(pair) -> None:
 
 
 class Marked(torch.autograd.Function):
-    """x, with a mark that lives as long as the graph of gradients does."""
+    """x, and a weak reference that dies with its autograd graph."""
 
     @staticmethod
     def forward(ctx, x, mark):
@@ -393,7 +393,7 @@ class Marked(torch.autograd.Function):
         return grad, None
 
 
-def test_what_was_seen_does_not_change_with_its_tensors() -> None:
+def test_captured_attention_does_not_change_with_the_callers_tensors() -> None:
     for name in ("pyg.GATConv", *OURS):
         layer, x, edge_index = layer_of(name), nodes(), edges()
         (expected,) = seen_of(layer.eval(), x, edge_index)
@@ -407,7 +407,7 @@ def test_what_was_seen_does_not_change_with_its_tensors() -> None:
 
 @pytest.mark.parametrize("v2", [False, True])
 @pytest.mark.parametrize("accelerated", [False, True])
-def test_pygs_model_is_seen_layer_by_layer(v2, accelerated) -> None:
+def test_pygs_model_is_captured_layer_by_layer(v2, accelerated) -> None:
     model = pyg.models.GAT(IN, 6, 3, heads=2, v2=v2, dropout=0.3).double().eval()
     if accelerated:
         dynagat.accelerate(model)
@@ -421,7 +421,7 @@ def test_pygs_model_is_seen_layer_by_layer(v2, accelerated) -> None:
         x = conv(x, edge_index).relu()
 
 
-def test_calls_are_told_apart_and_a_shared_layer_has_its_first_path() -> None:
+def test_calls_are_counted_and_a_shared_layer_has_its_first_path() -> None:
     layer, edge_index = layer_of("pyg.GATConv", heads=1), edges()
     model = nn.ModuleDict({"a": layer, "b": layer})
     inputs = [nodes(), nodes(), nodes()]
@@ -443,7 +443,7 @@ def test_each_element_of_a_batch_axis_is_a_call(name) -> None:
         assert_same_view(view, seen_of(layer, each, edge_index)[0])
 
 
-def test_a_batch_of_graphs_is_seen_as_the_graphs_are() -> None:
+def test_a_batch_of_graphs_is_captured_like_single_graphs() -> None:
     layer = layer_of("pyg.GATv2Conv")
     graphs = [Data(x=nodes(), edge_index=edges(name)) for name in ("loops", "no edges", "dense")]
     batch = Batch.from_data_list(graphs)
@@ -474,7 +474,7 @@ def hetero_batch() -> HeteroData:
 
 
 class Alone(nn.Module):
-    """A model of one layer."""
+    """A model with one layer."""
 
     def __init__(self, layer: nn.Module) -> None:
         super().__init__()
@@ -500,7 +500,7 @@ def to_hetero() -> nn.Module:
 
 @pytest.mark.parametrize("by", ["batch", "dicts", "nodes"])
 @pytest.mark.parametrize("build", [hetero_conv, to_hetero])
-def test_a_hetero_model_is_seen_by_edge_type_with_global_ids(build, by) -> None:
+def test_a_hetero_model_is_captured_by_edge_type_with_global_ids(build, by) -> None:
     model, batch = build(), hetero_batch()
     with capture(model) as attention:
         attention.on(
@@ -513,23 +513,23 @@ def test_a_hetero_model_is_seen_by_edge_type_with_global_ids(build, by) -> None:
         model(batch.x_dict, batch.edge_index_dict)
     half = len(attention.seen) // 2
     assert half == 3
-    for found, local in zip(attention.seen[:half], attention.seen[half:], strict=True):
-        path = found.layer.replace("-", "_")  # as to_hetero writes it
+    for actual, local in zip(attention.seen[:half], attention.seen[half:], strict=True):
+        path = actual.layer.replace("-", "_")  # as to_hetero writes it
         (kind,) = (kind for kind in (A_B, B_A, A_A) if kind[1].replace("-", "_") in path)
-        assert torch.equal(found.key, batch[kind[0]].n_id[local.key])
-        assert torch.equal(found.query, batch[kind[2]].n_id[local.query])
+        assert torch.equal(actual.key, batch[kind[0]].n_id[local.key])
+        assert torch.equal(actual.query, batch[kind[2]].n_id[local.query])
         given = local.edge_id >= 0
         ends = torch.stack([local.key, local.query])[:, given]
         assert torch.equal(ends, batch[kind].edge_index[:, local.edge_id[given]])
         ids = local.edge_id if by == "nodes" else batch[kind].e_id[local.edge_id.clamp_min(0)]
-        assert torch.equal(found.edge_id, torch.where(given, ids, -1))
-        assert torch.equal(found.is_self_loop, (local.key == local.query) & (kind == A_A))
-        assert torch.equal(found.weight, local.weight)
+        assert torch.equal(actual.edge_id, torch.where(given, ids, -1))
+        assert torch.equal(actual.is_self_loop, (local.key == local.query) & (kind == A_A))
+        assert torch.equal(actual.weight, local.weight)
 
 
 @pytest.mark.parametrize("name", [*LOOPED, "pyg.TransformerConv"])
 @pytest.mark.parametrize("sample", ["subgraph", "k_hop_subgraph"])
-def test_a_sampled_batch_is_seen_with_global_ids(name, sample) -> None:
+def test_a_sampled_batch_is_captured_with_global_ids(name, sample) -> None:
     layer, x, edge_index = layer_of(name).eval(), nodes(), edges("dense")
     seeds = torch.tensor([2, 4])
     if sample == "subgraph":
@@ -566,7 +566,7 @@ def test_a_sampled_batch_without_edges_has_loops_only(name) -> None:
     assert attention.seen[0].edge_id.tolist() == [-1, -1]
 
 
-# Nothing is left behind
+# Hooks and patches are removed
 
 
 def assert_untouched(model: nn.Module) -> None:
@@ -575,14 +575,14 @@ def assert_untouched(model: nn.Module) -> None:
         assert not hooks, (module, hooks)
     for name in ("gat_conv", "gatv2_conv", "transformer_conv", "rgat_conv"):
         assert sys.modules[f"torch_geometric.nn.conv.{name}"].softmax is softmax
-    assert not hasattr(softmax, "overheard")
+    assert not hasattr(softmax, "observed_softmax")
     assert not observe.are_there()
     assert torch._dynamo.eval_frame._stance.stance == "default"
 
 
 @every_net
 @pytest.mark.parametrize("how", ["well", "model fails", "block fails", "unread"])
-def test_all_is_put_back(pair, how) -> None:
+def test_everything_is_restored(pair, how) -> None:
     net = Net(*pair)
     net.fails = how == "model fails"
     with suppress(RuntimeError, ValueError, IndexError), capture(net) as attention:
@@ -595,11 +595,11 @@ def test_all_is_put_back(pair, how) -> None:
     net.fails = False
     before = len(attention.seen)
     net(nodes(), edges("dense"))
-    assert len(attention.seen) == before  # the block is over
+    assert len(attention.seen) == before  # after the block, nothing is captured
 
 
 @pytest.mark.parametrize("name", [*LOOPED, *LOOPLESS])
-def test_a_failed_call_leaves_nothing_and_fails_as_ever(name) -> None:
+def test_a_failed_call_is_not_captured_and_raises_its_own_error(name) -> None:
     layer, x, edge_index = layer_of(name), nodes(), edges("dense")
     for wrong in ((x[:3], edge_index), (x,), (x, edge_index, None, None, None, None, None, 8)):
         errors = []
@@ -617,7 +617,7 @@ def test_a_failed_call_leaves_nothing_and_fails_as_ever(name) -> None:
         assert_same_view(attention.seen[0], seen_of(layer, x, edge_index)[0])
 
 
-def test_a_hook_of_anothers_that_fails_is_no_call() -> None:
+def test_a_call_that_fails_in_another_hook_is_not_captured() -> None:
     layer, x, edge_index = layer_of("pyg.GATConv"), nodes(), edges()
 
     def refuse(*_):
@@ -632,13 +632,13 @@ def test_a_hook_of_anothers_that_fails_is_no_call() -> None:
     assert len(attention.seen) == 1
 
 
-def test_captures_nest() -> None:
+def test_captures_can_be_nested() -> None:
     net, x, edge_index = Net(), nodes(), edges("dense")
     with capture(net) as outer:
         net(x, edge_index)
         with capture(net.first) as inner:
             net(x, edge_index)
-        assert hasattr(sys.modules["torch_geometric.nn.conv.gat_conv"].softmax, "overheard")
+        assert hasattr(sys.modules["torch_geometric.nn.conv.gat_conv"].softmax, "observed_softmax")
         net(x, edge_index)
     assert [view.layer for view in outer.seen] == ["first", "second"] * 3
     assert [view.layer for view in inner.seen] == [""]
@@ -647,7 +647,7 @@ def test_captures_nest() -> None:
 
 
 @every_net
-def test_two_threads_see_their_own_model(pair) -> None:
+def test_two_threads_capture_their_own_models(pair) -> None:
     nets, edge_index = [Net(*pair), Net(*pair)], edges("dense")
     inputs = [nodes(), nodes()]
     expected = []
@@ -662,8 +662,8 @@ def test_two_threads_see_their_own_model(pair) -> None:
             gate.wait()
             with capture(nets[place]) as attention:
                 nets[place](inputs[place], edge_index)
-            for found, right in zip(attention.seen, expected[place], strict=True):
-                assert_same_view(found, right)
+            for actual, right in zip(attention.seen, expected[place], strict=True):
+                assert_same_view(actual, right)
 
     with ThreadPoolExecutor(2) as pool:
         list(pool.map(work, range(2)))
@@ -671,17 +671,17 @@ def test_two_threads_see_their_own_model(pair) -> None:
         assert_untouched(net)
 
 
-def test_an_ear_that_leaves_meanwhile_makes_no_other_deaf() -> None:
-    layer, heard, stack = layer_of("pyg.GATConv"), [], ExitStack()
-    stack.enter_context(overhearing([layer], lambda *_: stack.close()))
-    with overhearing([layer], lambda *numbers: heard.append(numbers)):
+def test_an_observer_that_leaves_during_a_call_does_not_affect_others() -> None:
+    layer, observed, stack = layer_of("pyg.GATConv"), [], ExitStack()
+    stack.enter_context(observing_softmax([layer], lambda *_: stack.close()))
+    with observing_softmax([layer], lambda *numbers: observed.append(numbers)):
         layer(nodes(), edges())
-    assert len(heard) == 1
+    assert len(observed) == 1
     assert_untouched(layer)
 
 
 @pytest.mark.parametrize("how", ["model", "in place", "layers", "function"])
-def test_a_compiled_model_is_seen_as_it_is_uncompiled(how) -> None:
+def test_a_compiled_model_is_captured_like_an_uncompiled_one(how) -> None:
     net, x, edge_index = Net().eval(), nodes(), edges("plain")
     with capture(net) as expected:
         net(x, edge_index)
@@ -699,13 +699,13 @@ def test_a_compiled_model_is_seen_as_it_is_uncompiled(how) -> None:
         with capture(model) as attention:
             run(x, edge_index)
     assert [view.layer for view in attention.seen] == ["first", "second"]
-    for found, right in zip(attention.seen, expected.seen, strict=True):
-        assert_same_view(found, right)
+    for actual, right in zip(attention.seen, expected.seen, strict=True):
+        assert_same_view(actual, right)
     assert torch._dynamo.eval_frame._stance.stance == "default"
     torch._dynamo.reset()
 
 
-def test_a_model_copied_in_the_block_is_another_that_is_not_seen() -> None:
+def test_a_copy_of_the_model_is_not_captured() -> None:
     net, x, edge_index = Net().eval(), nodes(), edges("dense")
     with capture(net) as attention:
         copied = copy.deepcopy(net)
@@ -752,7 +752,7 @@ def test_frames_and_files_hold_the_table(name, dtype, tmp_path) -> None:
     table, path = attention.table(), tmp_path / "attention.parquet"
     frame = table.to_pandas()
     table.to_parquet(path)
-    table.to_parquet(str(path))  # over the one that is there
+    table.to_parquet(str(path))  # replaces the existing file
     pandas.testing.assert_frame_equal(pandas.read_parquet(path), frame)
     assert os.listdir(tmp_path) == [path.name]
     assert [str(layer) for layer in frame["layer"]] == [""] * len(table)
@@ -781,10 +781,10 @@ def test_a_file_is_written_whole_or_not_at_all(tmp_path, monkeypatch) -> None:
     assert path.read_bytes() == before
 
 
-# Refusals
+# Errors
 
 
-def test_a_model_without_attention_is_refused_by_its_kinds() -> None:
+def test_the_error_for_a_model_without_attention_lists_its_modules() -> None:
     model = nn.Sequential(nn.Linear(2, 2), pyg.GCNConv(2, 2))
     with pytest.raises(ValueError, match=r"no attention layer.*GCNConv.*Linear.*Sequential"):
         capture(model).__enter__()
@@ -792,13 +792,13 @@ def test_a_model_without_attention_is_refused_by_its_kinds() -> None:
 
 
 @pytest.mark.parametrize("model", [None, lambda x: x, nn.Linear], ids=str)
-def test_what_is_no_module_is_refused(model) -> None:
+def test_a_model_must_be_a_module(model) -> None:
     kind = type(model).__name__
     with pytest.raises(TypeError, match=rf"must be a torch\.nn\.Module, but is a {kind}"):
         capture(model).__enter__()
 
 
-def test_a_block_in_which_nothing_was_called_has_no_table() -> None:
+def test_a_block_without_calls_has_no_table() -> None:
     with capture(layer_of("pyg.GATConv")) as attention:
         pass
     assert attention.seen == []
@@ -808,12 +808,12 @@ def test_a_block_in_which_nothing_was_called_has_no_table() -> None:
 
 @pytest.mark.parametrize("kind", [Data, HeteroData])
 @pytest.mark.parametrize("missing", ["n_id", "e_id"])
-def test_a_batch_without_ids_is_refused(kind, missing) -> None:
+def test_a_batch_without_ids_is_an_error(kind, missing) -> None:
     batch = kind()
     if missing == "e_id":
         (batch if kind is Data else batch["a"]).n_id = torch.arange(3)
     with (
         capture(layer_of("pyg.GATConv")) as attention,
-        pytest.raises(ValueError, match=f"batch has no {missing}; give .* nodes= and edges="),
+        pytest.raises(ValueError, match=f"batch has no {missing}; pass .* nodes= and edges="),
     ):
         attention.on(batch)

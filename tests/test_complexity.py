@@ -1,4 +1,4 @@
-"""The cost of a layer: the fit on made-up times, the form of what is measured, and the counts."""
+"""The cost of a layer: the fit on simulated times, the measured quantities, and the counts."""
 
 import time
 
@@ -15,17 +15,17 @@ few = settings(max_examples=25, deadline=None, derandomize=True)
 
 @few
 @given(exponent=st.floats(-1, 3), constant=st.floats(1e-9, 1e3))
-def test_a_power_law_has_its_own_exponent(exponent, constant):
+def test_the_exponent_of_a_power_law_is_recovered(exponent, constant):
     sizes = (10, 20, 50, 400)
     seconds = tuple(constant * size**exponent for size in sizes)
     scaling = Scaling("gatv2", "|E| d'", "|E|", sizes, seconds)
     assert scaling.exponent == pytest.approx(exponent, abs=1e-9)
 
 
-def test_sizes_that_fit_no_line_are_refused():
+def test_too_few_or_invalid_sizes_are_an_error():
     with pytest.raises(ValueError, match=r"at least two different sizes.* but are \[4, 4\] for 2"):
         complexity.fit_exponent([4, 4], [1.0, 2.0])
-    with pytest.raises(ValueError, match="one for each of seconds"):
+    with pytest.raises(ValueError, match="one per entry of seconds"):
         complexity.fit_exponent([4, 8], [1.0])
     with pytest.raises(ValueError, match="seconds must be positive"):
         complexity.fit_exponent([4, 8], [1.0, 0.0])
@@ -40,12 +40,12 @@ def test_time_is_certified_if_no_exponent_is_above_one():
     assert complexity.certify_times([growing_as(0.7), growing_as(1.0)]).shown
     certificate = complexity.certify_times([growing_as(1.0), growing_as(2.0)])
     assert not certificate.shown
-    fact = "gat, |E| d' large: time grows as d'^2.00 (d' = 1 to 4: 1e+02 to 1.6e+03 ms)"
+    fact = "gat, large |E| d': time grows as d'^2.00 (d' = 1 to 4: 1e+02 to 1.6e+03 ms)"
     assert certificate.facts[1] == fact
 
 
 def test_each_size_of_each_mechanism_is_timed(monkeypatch):
-    """On problems too small to say anything: the form alone."""
+    """On tiny problems: only the sizes and names are checked."""
     small = Problem(num_nodes=20, num_edges=30, in_dim=4, out_dim=4)
     varied = [("|E| d'", small, field, (8, 16)) for field in complexity.SYMBOLS]
     monkeypatch.setattr(complexity, "VARIED", varied)
@@ -61,7 +61,7 @@ def test_each_size_of_each_mechanism_is_timed(monkeypatch):
     assert torch.equal(torch.get_rng_state(), state)
 
 
-def test_the_first_pass_warms_up_and_does_not_count(monkeypatch):
+def test_the_first_pass_is_a_warm_up(monkeypatch):
     clock = [0.0]
     monkeypatch.setattr(time, "process_time", lambda: clock[0])
     costs = iter([100.0, 3.0, 1.0, 2.0])
@@ -72,15 +72,15 @@ def test_the_first_pass_warms_up_and_does_not_count(monkeypatch):
     assert complexity.median_seconds([run], repeats=3) == [2.0]
 
 
-def test_an_unknown_mechanism_is_refused():
-    sentence = "mechanisms must be of gat, gatv2, dpgat, but hold 'gin'"
-    with pytest.raises(ValueError, match=sentence):
+def test_an_unknown_mechanism_is_an_error():
+    message = "mechanisms must be among gat, gatv2, dpgat, but contain 'gin'"
+    with pytest.raises(ValueError, match=message):
         complexity.time_exponents(("gat", "gin"))
 
 
 @few
 @given(in_dim=st.integers(1, 40), out_dim=st.integers(1, 40))
-def test_the_modules_have_the_paper_s_parameter_counts(in_dim, out_dim):
+def test_the_modules_have_the_papers_parameter_counts(in_dim, out_dim):
     counts = complexity.parameter_counts(in_dim, out_dim)
     d, c = in_dim, out_dim
     assert [count.counted for count in counts] == [

@@ -1,4 +1,4 @@
-"""how_attentive: verdicts on known heads, any model on any data, a sentence where it cannot."""
+"""how_attentive: verdicts on known heads, any model on any data, clear errors."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ LAYERS = {"gat": GATConv, "gatv2": GATv2Conv, "dpgat": DPGATConv}
 # Verdicts
 
 
-def test_a_head_that_weighs_all_keys_alike_does_not_attend() -> None:
+def test_a_head_with_equal_weights_is_uniform() -> None:
     head = head_of(torch.full((6, 5), 0.3))
     assert head.verdict == UNIFORM
     assert head.entropy.value == pytest.approx(1)
@@ -36,13 +36,13 @@ def test_a_head_that_weighs_all_keys_alike_does_not_attend() -> None:
     assert head.selection.selected == 0
 
 
-def test_a_head_that_hardly_tells_keys_apart_does_not_attend() -> None:
+def test_a_head_with_nearly_equal_weights_is_uniform() -> None:
     head = head_of(1e-3 * random_scores(0, 20, 10))
     assert head.agreement.value < 0.2
     assert head.verdict == UNIFORM
 
 
-def test_a_gat_head_that_hardly_tells_keys_apart_is_static_nevertheless() -> None:
+def test_a_gat_head_with_nearly_equal_weights_is_still_static() -> None:
     torch.manual_seed(0)
     layer = GATConv(3, 4)
     nn.init.normal_(layer.att_src, std=1e-4)
@@ -50,7 +50,7 @@ def test_a_gat_head_that_hardly_tells_keys_apart_is_static_nevertheless() -> Non
 
 
 @pytest.mark.parametrize("kind", [GATv2Conv, DPGATConv, pyg.GATv2Conv, pyg.TransformerConv])
-def test_a_layer_whose_attention_vectors_are_zero_does_not_attend(kind) -> None:
+def test_a_layer_with_zero_attention_vectors_is_uniform(kind) -> None:
     layer = kind(3, 4, heads=2)
     with torch.no_grad():
         for name, parameter in layer.named_parameters():
@@ -68,7 +68,7 @@ def test_random_dot_products_are_dynamic() -> None:
 
 
 @pytest.mark.parametrize("k", [20, 100])
-def test_queries_that_each_choose_their_own_key_are_dynamic_though_they_agree_on_the_rest(
+def test_queries_that_only_differ_in_their_first_choice_are_dynamic(
     k,
 ) -> None:
     scores = torch.linspace(0, 1, k).repeat(k, 1) + 5 * torch.eye(k)
@@ -79,7 +79,7 @@ def test_queries_that_each_choose_their_own_key_are_dynamic_though_they_agree_on
     assert head.verdict == "dynamic"
 
 
-def test_one_ranking_seen_through_a_little_noise_is_mostly_static() -> None:
+def test_one_ranking_with_a_little_noise_is_mostly_static() -> None:
     scores = 3 * torch.arange(10.0) + 0.8 * torch.randn(40, 10)
     head = head_of(scores)
     assert 0.8 < head.agreement.value < 1
@@ -91,7 +91,7 @@ def test_one_ranking_seen_through_a_little_noise_is_mostly_static() -> None:
     ("measured", "expected"),
     [
         ((1.0, 1.0, 2.0, 5.0), "static"),
-        ((1.0, math.nan, 2.0, 5.0), "static"),  # no choice could have been the same
+        ((1.0, math.nan, 2.0, 5.0), "static"),  # no pair could have the same first choice
         ((1.0, 1.0, 5.0, 5.0), "static"),
         ((1.0, 0.9, 2.0, 5.0), "mostly static"),
         ((0.8, 0.8, 2.0, 5.0), "mostly static"),
@@ -104,17 +104,17 @@ def test_one_ranking_seen_through_a_little_noise_is_mostly_static() -> None:
         ((math.nan, math.nan, math.nan, math.nan), UNDECIDED),
     ],
 )
-def test_the_verdict_follows_from_four_numbers(measured, expected) -> None:
+def test_the_verdict_depends_on_four_numbers(measured, expected) -> None:
     assert verdict(*measured) == expected
 
 
 @pytest.mark.parametrize("mechanism", ["gat", "gatv2"])
-def test_of_heads_trained_on_dictionary_lookup_gats_is_static_and_gatv2s_dynamic(mechanism) -> None:
+def test_trained_on_dictionary_lookup_gat_is_static_and_gatv2_dynamic(mechanism) -> None:
     torch.manual_seed(0)
     shared = {"share_weights": True} if mechanism == "gatv2" else {}
     layer = LAYERS[mechanism](32, 32, bias=False, add_self_loops=False, **shared)
     if mechanism == "gatv2":
-        layer.att.data.abs_()  # as the benchmark starts: like attracts like
+        layer.att.data.abs_()  # as in the benchmark: equal attributes attract
     network = DictionaryNetwork(6, layer, dim=32)
     values = torch.tensor(make_dictionary(6, seed=0).train)
     optimizer = torch.optim.Adam(network.parameters(), lr=1e-2)
@@ -126,7 +126,7 @@ def test_of_heads_trained_on_dictionary_lookup_gats_is_static_and_gatv2s_dynamic
     accuracy = float((network(values).argmax(-1) == values).float().mean())
     head = how_attentive(network, (values[:40],)).heads[0]
     if mechanism == "gat":
-        assert accuracy < 0.9  # of what it was trained on
+        assert accuracy < 0.9  # on its training data
         assert head.verdict == "static"
     else:
         assert accuracy > 0.95
@@ -136,14 +136,14 @@ def test_of_heads_trained_on_dictionary_lookup_gats_is_static_and_gatv2s_dynamic
 
 @pytest.mark.parametrize("name", CASES)
 def test_known_heads_are_what_the_documentation_says(name) -> None:
-    """Row by row, the table of docs/microscope.md, whose last column is the verdicts."""
+    """Each row of the table in docs/microscope.md, whose last column is the verdicts."""
     documented = (ROOT / "docs" / "microscope.md").read_text().splitlines()
     (row,) = [each for each in documented if each.startswith(f"| {name} |")]
     torch.manual_seed(0)
-    found, expected = (text.split("|")[-2].strip() for text in (line(name, CASES[name]()), row))
-    if "one ranking" in name and found == "1 static":  # on another machine it may just get there
+    actual, expected = (text.split("|")[-2].strip() for text in (line(name, CASES[name]()), row))
+    if "one ranking" in name and actual == "1 static":  # may differ between machines
         return
-    assert found == expected
+    assert actual == expected
 
 
 # Any model, any data
@@ -158,7 +158,7 @@ def some_edges(num_nodes: int = 12, num_edges: int = 70) -> Tensor:
 
 
 class Net(nn.Module):
-    """Two layers and a dropout that must not be seen."""
+    """Two layers, and dropout that must not affect the result."""
 
     def __init__(self, **options) -> None:
         super().__init__()
@@ -172,7 +172,7 @@ class Net(nn.Module):
 
 
 class Whole(nn.Module):
-    """Takes the data as they are."""
+    """Takes the whole data object."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -183,7 +183,7 @@ class Whole(nn.Module):
 
 
 class WholeBatch(Whole):
-    def forward(self, batch) -> Tensor:  # the name of an attribute of the data, too
+    def forward(self, batch) -> Tensor:  # also the name of an attribute of the data
         return super().forward(batch)
 
 
@@ -198,11 +198,11 @@ def edges(seeded) -> Tensor:
 
 
 def lines(report) -> list[str]:
-    """The table, without the layers' names."""
+    """The table without the names of the layers."""
     return [line.split(None, 1)[1] for line in str(report).splitlines()[1:]]
 
 
-def test_data_may_come_in_any_shape(x, edges) -> None:
+def test_data_may_have_any_form(x, edges) -> None:
     net, data = Net(), Data(x=x, edge_index=edges)
     expected = str(how_attentive(net, data))
     assert str(how_attentive(net, (x, edges))) == expected
@@ -214,13 +214,13 @@ def test_data_may_come_in_any_shape(x, edges) -> None:
 
 
 @pytest.mark.parametrize("kind", [Whole, WholeBatch])
-def test_a_model_may_take_the_data_whole(x, edges, kind) -> None:
+def test_a_model_may_take_the_data_object(x, edges, kind) -> None:
     model, data = kind(), Data(x=x, edge_index=edges)
     for each in (data, Batch.from_data_list([data])):
         assert lines(how_attentive(model, each)) == lines(how_attentive(model.net, (x, edges)))
 
 
-def test_a_tensor_is_passed_by_itself(edges) -> None:
+def test_a_tensor_is_passed_as_the_only_argument(edges) -> None:
     network = DictionaryNetwork(4, GATv2Conv(8, 8, add_self_loops=False), dim=8)
     values = torch.stack([torch.randperm(4) for _ in range(5)])
     assert str(how_attentive(network, values)) == str(how_attentive(network, (values,)))
@@ -232,14 +232,14 @@ def test_graphs_of_a_batch_are_measured_together(x, edges) -> None:
     assert layer.num_queries == 36
 
 
-def test_a_node_in_another_batch_is_another_query_and_key(x, edges) -> None:
+def test_a_node_in_another_batch_is_a_different_query_and_key(x, edges) -> None:
     data = Data(x=x, edge_index=edges)
     one, two = (how_attentive(GATv2Conv(4, 4), [data] * count).layers[0] for count in (1, 2))
     assert (two.num_queries, two.num_edges) == (2 * one.num_queries, 2 * one.num_edges)
 
 
-def test_batches_of_a_loader_speak_of_the_whole_graph(x, edges) -> None:
-    """Labels and marks are those of the whole graph, as n_id and e_id say."""
+def test_batches_of_a_loader_use_global_ids(x, edges) -> None:
+    """Labels and noise marks of the whole graph are found through n_id and e_id."""
     net, labels = Net(add_self_loops=False), torch.randint(2, (12,))
     noise = torch.rand(edges.shape[1]) < 0.4
     batches = []
@@ -263,7 +263,7 @@ def test_batches_of_a_loader_speak_of_the_whole_graph(x, edges) -> None:
         assert one.effective.value == pytest.approx(other.effective.value)
 
 
-def test_types_of_nodes_and_edges_are_layers_of_their_own(x, edges) -> None:
+def test_each_edge_type_is_a_separate_layer(x, edges) -> None:
     class Typed(nn.Module):
         def __init__(self) -> None:
             super().__init__()
@@ -290,7 +290,7 @@ def test_types_of_nodes_and_edges_are_layers_of_their_own(x, edges) -> None:
         how_attentive(Typed(), data)
 
 
-def test_every_module_gets_its_mode_back_and_dropout_is_never_seen(x, edges) -> None:
+def test_training_modes_are_restored_and_dropout_is_off(x, edges) -> None:
     net = Net()
     net.first.eval()
     modes = [module.training for module in net.modules()]
@@ -301,15 +301,15 @@ def test_every_module_gets_its_mode_back_and_dropout_is_never_seen(x, edges) -> 
     assert [module.training for module in net.modules()] == modes
 
 
-def test_labels_are_the_datas_own_if_they_are_classes_of_nodes(x, edges) -> None:
+def test_labels_default_to_the_datas_node_classes(x, edges) -> None:
     layer, labels = GATv2Conv(4, 4), torch.randint(3, (12,))
     given = how_attentive(layer, (x, edges), labels=labels).heads[0].same_label
     own = how_attentive(layer, Data(x=x, edge_index=edges, y=labels)).heads[0].same_label
     assert given == own
     assert given is not None
     for y in (torch.randn(12), torch.zeros(12, 3), torch.tensor([1])):
-        found = how_attentive(layer, Data(x=x, edge_index=edges, y=y)).heads[0]
-        assert found.same_label is None
+        actual = how_attentive(layer, Data(x=x, edge_index=edges, y=y)).heads[0]
+        assert actual.same_label is None
 
 
 def test_edge_features_reach_layers_that_have_an_edge_dim(x, edges) -> None:
@@ -328,7 +328,7 @@ def test_layers_of_pyg_are_measured_too(x, edges, kind) -> None:
     assert {head.kind for head in report.heads} == {kind.__name__}
 
 
-def test_what_was_captured_already_can_be_measured(x, edges) -> None:
+def test_captured_attention_can_be_measured_later(x, edges) -> None:
     net = Net().eval()
     with capture(net) as attention:
         net(x, edges)
@@ -356,26 +356,26 @@ def test_the_report_is_json(x, edges) -> None:
     assert head["noise"]["attention"]["low"] <= head["noise"]["attention"]["high"]
 
 
-def test_the_report_is_json_where_there_was_nothing_to_measure() -> None:
-    """JSON knows no nan."""
+def test_the_report_is_json_if_nothing_could_be_measured() -> None:
+    """JSON has no nan."""
     report = measure(attention_of(view_of(torch.zeros(3, 3))))
     assert json.dumps(report.to_dict(), allow_nan=False)
 
 
-# Sentences
+# Errors
 
 
-def test_a_model_without_attention_is_refused(x, edges) -> None:
+def test_a_model_without_attention_is_an_error(x, edges) -> None:
     with pytest.raises(ValueError, match="no attention layer to capture; it consists of GCNConv"):
         how_attentive(pyg.GCNConv(4, 4), (x, edges))
 
 
-def test_a_model_that_never_attends_is_refused(x, edges) -> None:
+def test_a_model_that_never_calls_its_layer_is_an_error(x, edges) -> None:
     with pytest.raises(ValueError, match="no attention was captured"):
         how_attentive(Net(), (x, edges), call=lambda model, data: None)
 
 
-def test_a_single_neighbour_everywhere_is_nothing_to_compare(x) -> None:
+def test_queries_with_a_single_key_are_nothing_to_compare(x) -> None:
     circle = torch.stack([torch.arange(12), torch.arange(12).roll(1)])
     for layer in (GATConv(4, 4, add_self_loops=False), pyg.GATConv(4, 4, add_self_loops=False)):
         with pytest.raises(ValueError, match="in GATConv: no query has more than one key"):
@@ -385,7 +385,7 @@ def test_a_single_neighbour_everywhere_is_nothing_to_compare(x) -> None:
 
 
 def test_queries_that_share_no_two_keys_are_nothing_to_compare() -> None:
-    with pytest.raises(ValueError, match="no two queries share two keys that they rank apart"):
+    with pytest.raises(ValueError, match="no two queries share two keys with different scores"):
         head_of([[2, 1, NAN, NAN], [NAN, NAN, 3, 4], [1, NAN, 3, NAN]])
 
 
@@ -406,37 +406,39 @@ def test_a_layer_with_nothing_to_compare_does_not_stop_the_others(x, edges) -> N
 
 
 @pytest.mark.parametrize("kind", [GATv2Conv, pyg.GATv2Conv])
-def test_weights_that_are_not_numbers_are_named(x, edges, kind) -> None:
+def test_weights_that_are_not_finite_are_an_error(x, edges, kind) -> None:
     layer = kind(4, 4, heads=2)
     layer.att.data[:, 1] = math.nan
-    with pytest.raises(ValueError, match=r"layer 'GATv2Conv', head 1: \d+ of \d+ weights are not"):
+    with pytest.raises(
+        ValueError, match=r"layer 'GATv2Conv', head 1: \d+ of \d+ weights are nan or"
+    ):
         how_attentive(layer, (x, edges))
 
 
 def test_missing_attributes_are_named(x, edges) -> None:
-    with pytest.raises(ValueError, match=r"data has no 'x', which the model's forward asks for"):
+    with pytest.raises(ValueError, match=r"data has no 'x', which the model's forward requires"):
         how_attentive(Net(), Data(edge_index=edges, num_nodes=12))
 
 
-def test_missing_arguments_are_pythons_own_error_and_nothing_else(x) -> None:
-    with warnings.catch_warnings(record=True) as told:
+def test_missing_arguments_raise_pythons_own_error_without_warnings(x) -> None:
+    with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         with pytest.raises(TypeError, match="edge_index"):
             how_attentive(GATv2Conv(4, 4), (x,))
-    assert not told
+    assert not caught
 
 
-def test_labels_and_marks_that_do_not_fit_are_refused(x, edges) -> None:
+def test_labels_and_noise_of_the_wrong_size_are_an_error(x, edges) -> None:
     layer = GATv2Conv(4, 4)
-    with pytest.raises(ValueError, match=r"labels has 3 entries, but \d+ was met"):
+    with pytest.raises(ValueError, match=r"labels has 3 entries, but index \d+ is needed"):
         how_attentive(layer, (x, edges), labels=torch.zeros(3))
-    with pytest.raises(ValueError, match=r"noise has 3 entries, but \d+ was met"):
+    with pytest.raises(ValueError, match=r"noise has 3 entries, but index \d+ is needed"):
         how_attentive(layer, (x, edges), noise=torch.zeros(3))
-    with pytest.raises(ValueError, match=r"labels must have one axis, but has the shape \(12, 2\)"):
+    with pytest.raises(ValueError, match=r"labels must be 1-D, but has shape \[12, 2\]"):
         how_attentive(layer, (x, edges), labels=torch.zeros(12, 2))
 
 
-def test_labels_need_global_ids_where_batches_are_many(x, edges) -> None:
+def test_labels_need_global_ids_if_there_are_several_batches(x, edges) -> None:
     model, batches = Net(), [Data(x=x, edge_index=edges)] * 2
     with pytest.raises(ValueError, match="batches need n_id and e_id"):
         how_attentive(model, batches, labels=torch.zeros(len(x), dtype=torch.long))

@@ -127,15 +127,15 @@ def test_a_file_finds_its_neighbours_and_takes_a_checkpoint(tmp_path):
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
-        ("", "mine.py must expose model, what is to be inspected, but has none"),
-        ("model = 3\ndata = 4\n", "must expose a torch.nn.Module as model, but it is a int"),
-        (FILE + "del data\n", "mine.py must expose data"),
+        ("", "mine.py must define model, but does not"),
+        ("model = 3\ndata = 4\n", "mine.py must be a torch.nn.Module, but is a int"),
+        (FILE + "del data\n", "mine.py must define data"),
         ("x = 1\ny = x / 0\n", "mine.py, line 2 failed: ZeroDivisionError: division by zero"),
         (FILE + "from torch_geometric.nn import GCNConv\nmodel = GCNConv(4, 4)\n",
          "model has no attention layer to capture; it consists of GCNConv"),
         (FILE + "data.edge_index = torch.stack([torch.arange(20), torch.arange(20)])\n",
          "nothing to compare in convs.0, convs.1: no query has more than one key"),
-        (FILE + "data.x[3] = float('nan')\n", "weights are not numbers"),
+        (FILE + "data.x[3] = float('nan')\n", "weights are nan or infinite"),
         (FILE + "names = ['one']\n", "names"),
     ],
 )  # fmt: skip
@@ -211,7 +211,7 @@ def test_a_checkpoint_that_does_not_tell_the_model_is_refused(tmp_path, arrays):
         torch.nn.Linear(3, 2).state_dict()
     )
     state = GAT(4, 6, num_layers=2, heads=2, norm="layer_norm").state_dict()
-    assert "whose place between the layers a checkpoint does not tell" in told(state)
+    assert "a checkpoint does not say between which layers it is used" in told(state)
     assert "must hold a state dict, but holds a list" in told([1, 2])
     (tmp_path / "w.pt").write_bytes(b"nothing of torch's")
     assert "not a file of tensors" in refusal("w.pt", "--data", "graph.npz", cwd=tmp_path)

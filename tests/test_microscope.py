@@ -1,4 +1,4 @@
-"""The microscope's numbers: GAT's laws, symmetries, values known by hand, and honest intervals."""
+"""The microscope's numbers: laws of GAT, symmetries, values computed by hand, interval coverage."""
 
 from __future__ import annotations
 
@@ -47,14 +47,14 @@ class Stack(nn.Module):
 
 
 def some_graph(num_nodes: int, num_edges: int) -> Tensor:
-    """Random edges, a third of them once more; a loop; the last two nodes may be isolated."""
+    """Random edges, a third of them duplicated; a self-loop; the last two nodes may be isolated."""
     edges = torch.randint(max(2, num_nodes - 2), (2, num_edges))
     again = edges[:, torch.rand(num_edges) < 0.3]
     return torch.cat([edges, again, torch.zeros(2, 1, dtype=torch.long)], dim=1)
 
 
-def measured_or_nothing(*args, **options) -> tuple[Head, ...]:
-    """The heads; none if no two queries share two keys."""
+def measured_or_empty(*args, **options) -> tuple[Head, ...]:
+    """The heads; empty if no two queries share two keys."""
     try:
         return how_attentive(*args, **options).heads
     except ValueError as error:
@@ -64,7 +64,7 @@ def measured_or_nothing(*args, **options) -> tuple[Head, ...]:
 
 
 def numbers_of(head: Head) -> dict[str, float]:
-    """All that is measured without chance."""
+    """All measurements that involve no sampling."""
     masses = {name: getattr(head, name) for name in ("self_loops", "same_label", "noise")}
     names = ("agreement", "same_choice", "interaction", "entropy", "effective", "alike")
     return {
@@ -108,9 +108,9 @@ def test_every_gat_head_is_static_whatever_its_weights(
         nn.init.normal_(parameter, std=scale)
     x = torch.randn(num_nodes, 3, dtype=dtype)
     edges = some_graph(num_nodes, int(torch.randint(1, 5 * num_nodes, ())))
-    for head in measured_or_nothing(model.to(dtype), (x, edges)):
-        assert is_one_or_nothing(head.same_choice)
-        assert is_one_or_nothing(head.explained)
+    for head in measured_or_empty(model.to(dtype), (x, edges)):
+        assert is_one_or_nan(head.same_choice)
+        assert is_one_or_nan(head.explained)
         if math.isnan(head.agreement.value):
             assert head.verdict in ("uniform: not attending", "nothing to compare")
         else:
@@ -118,17 +118,17 @@ def test_every_gat_head_is_static_whatever_its_weights(
             assert head.verdict == "static"
 
 
-def is_one_or_nothing(estimate: Estimate) -> bool:
+def is_one_or_nan(estimate: Estimate) -> bool:
     return estimate == Estimate(1.0, 1.0, 1.0) or math.isnan(estimate.value)
 
 
 @few
 @given(seed=seeds, heads=st.integers(1, 3))
-def test_gat_with_a_straight_line_for_leaky_relu_has_no_interaction(seed, heads) -> None:
+def test_gat_with_a_linear_activation_has_no_interaction(seed, heads) -> None:
     torch.manual_seed(seed)
     layer = GATConv(3, 4, heads=heads, negative_slope=1.0).double()
     x, edges = torch.randn(12, 3, dtype=torch.double), some_graph(12, 60)
-    for head in measured_or_nothing(layer, (x, edges)):
+    for head in measured_or_empty(layer, (x, edges)):
         assert head.interaction.value < 1e-9
 
 
@@ -138,12 +138,12 @@ def test_relabelling_nodes_changes_nothing(seed, kind, loops) -> None:
     torch.manual_seed(seed)
     layer = kind(3, 4, heads=2, add_self_loops=loops).double()
     x, edges = torch.randn(10, 3, dtype=torch.double), some_graph(10, 50)
-    # Marks not on loops: which of a node's own loops the layer's replaces is a question of order.
+    # No marks on self-loops: which of a node's loops is replaced depends on the order.
     noise = (torch.rand(edges.shape[1]) < 0.3) & (edges[0] != edges[1])
     labels = torch.randint(3, (10,))
     place, turn = torch.randperm(10), torch.randperm(edges.shape[1])
-    before = measured_or_nothing(layer, (x, edges), labels=labels, noise=noise)
-    after = measured_or_nothing(
+    before = measured_or_empty(layer, (x, edges), labels=labels, noise=noise)
+    after = measured_or_empty(
         layer,
         (x[place.argsort()], place[edges[:, turn]]),
         labels=labels[place.argsort()],
@@ -156,7 +156,7 @@ def test_relabelling_nodes_changes_nothing(seed, kind, loops) -> None:
 
 @few
 @given(seed=seeds, levels=st.sampled_from([2, 3, 1000]))
-def test_relabelling_changes_nothing_of_scores_with_ties(seed, levels) -> None:
+def test_relabelling_changes_nothing_if_scores_have_ties(seed, levels) -> None:
     scores = random_scores(seed, 7, 6, heads=2)
     scores = (scores * levels).round() / levels if levels < 1000 else scores
     generator = torch.Generator().manual_seed(seed)
@@ -165,8 +165,8 @@ def test_relabelling_changes_nothing_of_scores_with_ties(seed, levels) -> None:
         assert numbers_of(one) == about(numbers_of(other))
 
 
-def test_relabelling_many_keys_moves_the_one_ranking_a_little_and_nothing_else() -> None:
-    """To find the best ranking of many keys is hard; what is found depends on where one starts."""
+def test_relabelling_many_keys_only_changes_the_one_ranking_slightly() -> None:
+    """The best ranking of many keys is hard to compute; the result depends on the start."""
     for seed in range(5):
         scores = random_scores(seed, 60, 50, missing=0.7)
         moved = scores[torch.randperm(60)][:, torch.randperm(50)]
@@ -177,8 +177,8 @@ def test_relabelling_many_keys_moves_the_one_ranking_a_little_and_nothing_else()
 
 @few
 @given(seed=seeds)
-def test_rankings_do_not_care_for_the_scale_and_the_origin_of_a_querys_scores(seed) -> None:
-    scores = (random_scores(seed, 8, 7, heads=3) * 8).round()  # with ties; exact when moved
+def test_rankings_ignore_scale_and_offset_of_a_querys_scores(seed) -> None:
+    scores = (random_scores(seed, 8, 7, heads=3) * 8).round()  # with ties; shifting them is exact
     generator = torch.Generator().manual_seed(seed)
     scale = 2.0 ** torch.randint(-3, 4, (8, 1, 3), generator=generator)
     shift = torch.randint(-9, 9, (8, 1, 3), generator=generator)
@@ -197,18 +197,18 @@ def test_half_precision_is_not_lost_in_sums(dtype) -> None:
     scores = torch.cat([scores, torch.zeros_like(scores)], 2)
     moved, flat = heads_of(scores.to(dtype))
     assert moved.agreement.value == pytest.approx((435 - 2 * 29) / 435)
-    assert flat.effective.value == pytest.approx(30, rel=0.005)  # 1/30 is itself rounded
+    assert flat.effective.value == pytest.approx(30, rel=0.005)  # 1/30 is rounded, too
     assert flat.verdict == "uniform: not attending"
 
 
 def test_half_precision_is_not_lost_in_rows_of_many_keys() -> None:
-    """In bfloat16, 0.9 and a 700th is 0.9."""
+    """In bfloat16, 0.9 + 1/700 is 0.9."""
     head = head_of(torch.zeros(3, 700, dtype=torch.bfloat16))
     assert head.effective.value == pytest.approx(700, rel=1e-4)
     assert head.verdict == "uniform: not attending"
 
 
-# Values known by hand
+# Values computed by hand
 
 THREE = [[3, 2, 1], [1, 2, 3], [3, 1, 2]]  # abc, cba, acb
 CYCLE = [[3, 2, 1], [1, 3, 2], [2, 1, 3]]  # abc, bca, cab
@@ -223,7 +223,7 @@ def test_three_queries_by_hand() -> None:
     assert head.degree == 3
 
 
-def test_a_cycle_of_condorcet_is_explained_in_five_of_nine_comparisons() -> None:
+def test_a_condorcet_cycle_is_explained_in_five_of_nine_comparisons() -> None:
     head = head_of(CYCLE)
     assert head.agreement.value == pytest.approx(-1 / 3)
     assert head.same_choice.value == 0
@@ -232,14 +232,14 @@ def test_a_cycle_of_condorcet_is_explained_in_five_of_nine_comparisons() -> None
 
 
 def test_only_shared_keys_are_compared() -> None:
-    """They share b and c, which they rank oppositely; neither's choice is the other's to make."""
+    """They share b and c in opposite order; neither has the other's first choice as a key."""
     head = head_of([[3, 2, 1, NAN], [NAN, 1, 2, 3]])
     assert head.agreement.value == -1
     assert math.isnan(head.same_choice.value)
 
 
-def test_a_choice_counts_only_where_both_could_have_made_it() -> None:
-    """Of the first two the choices are shared and differ; the third's choice is its own."""
+def test_a_first_choice_counts_only_if_both_queries_have_that_key() -> None:
+    """The first two have different shared first choices; the third's is not shared."""
     head = head_of([[3, 2, NAN], [2, 3, NAN], [1, 2, 3]])
     assert head.same_choice.value == 0
     assert head.agreement.value == pytest.approx((-1 - 1 + 1) / 3)
@@ -248,12 +248,12 @@ def test_a_choice_counts_only_where_both_could_have_made_it() -> None:
 def test_comparisons_of_tied_keys_are_left_out() -> None:
     head = head_of([[1, 1, 0], [2, 1, 0], [1, 2, 0]])
     assert head.agreement.value == pytest.approx((1 + 1 + 1 / 3) / 3)
-    assert head.same_choice.value == pytest.approx(2 / 3)  # a tied best key may be either
+    assert head.same_choice.value == pytest.approx(2 / 3)  # either of the tied best keys counts
     assert head.explained.value == pytest.approx((2 / 3 + 1 + 2 / 3) / (2 / 3 + 1 + 1))
-    assert head.selection.selected == 2  # the first query, which does not choose, adds none
+    assert head.selection.selected == 2  # the first query has a tie and selects none
 
 
-def test_each_query_counts_alike_in_the_one_ranking() -> None:
+def test_each_query_counts_equally_in_the_one_ranking() -> None:
     head = head_of([[2, 1, NAN], [1, 2, 0]])
     assert head.explained.value == pytest.approx((1 + 2 / 3) / 2)
 
@@ -265,13 +265,13 @@ def test_the_ranking_lists_keys_best_first() -> None:
 
 @few
 @given(seed=seeds, queries=st.integers(2, 7), keys=st.integers(2, 6), levels=st.integers(2, 9))
-@example(seed=7, queries=5, keys=6, levels=9)  # where moving one key at a time gets stuck
+@example(seed=7, queries=5, keys=6, levels=9)  # a case where moving single keys gets stuck
 @example(seed=75, queries=3, keys=6, levels=9)
 @example(seed=157, queries=5, keys=6, levels=9)
-def test_of_few_keys_no_ranking_explains_more(seed, queries, keys, levels) -> None:
+def test_with_few_keys_no_ranking_explains_more(seed, queries, keys, levels) -> None:
     rows = rows_from((random_scores(seed, queries, keys) * levels).round())
     comparisons, draws = find_comparisons(rows), Resampling(queries)
-    found, places = explained(rows, comparisons, torch.zeros(keys, 1), draws)
+    result, places = explained(rows, comparisons, torch.zeros(keys, 1), draws)
     assert places[:, 0].sort().values.tolist() == list(range(keys))
     signs, share = comparisons.signs(rows)[:, 0], comparisons.share
     first, second = (rows.key[edge] for edge in comparisons.edge)
@@ -280,7 +280,7 @@ def test_of_few_keys_no_ranking_explains_more(seed, queries, keys, levels) -> No
         for place in map(torch.tensor, itertools.permutations(range(keys)))
     )
     if signs.any():
-        assert found[0].value == pytest.approx(best / float((share * signs.abs()).sum()))
+        assert result[0].value == pytest.approx(best / float((share * signs.abs()).sum()))
 
 
 @few
@@ -299,7 +299,7 @@ def largest_matching(rows: Rows) -> int:
 
 
 @pytest.mark.parametrize("degree", [2, 3, 8])
-def test_in_large_graphs_selectable_is_at_most_five_percent_low(degree, monkeypatch) -> None:
+def test_in_large_graphs_selectable_is_at_most_five_percent_too_small(degree, monkeypatch) -> None:
     monkeypatch.setattr(selection, "EXACT", 0)
     for seed in range(5):
         rows = rows_from(random_scores(seed, 500, 500, missing=1 - degree / 500)[1:])
@@ -308,7 +308,7 @@ def test_in_large_graphs_selectable_is_at_most_five_percent_low(degree, monkeypa
 
 
 def test_no_more_keys_are_selected_than_selectable(monkeypatch) -> None:
-    """Each query of a circle chooses itself; a greedy count of what could be chosen is lower."""
+    """Each query of a cycle selects itself; the greedy matching alone would be smaller."""
     monkeypatch.setattr(selection, "EXACT", 0)
     for seed in range(10):
         scores = random_scores(seed, 40, 40, missing=0.95)
@@ -326,7 +326,7 @@ def test_interaction_of_a_table_by_hand() -> None:
 
 @few
 @given(seed=seeds, queries=st.integers(2, 9), keys=st.integers(2, 9))
-def test_interaction_of_a_full_table_is_its_two_way_rest(seed, queries, keys) -> None:
+def test_interaction_of_a_full_table_is_its_two_way_residual(seed, queries, keys) -> None:
     scores = random_scores(seed, queries, keys, missing=0)[..., 0]
     rest = scores - scores.mean(0) - scores.mean(1, keepdim=True) + scores.mean()
     share = rest.square().sum() / (scores - scores.mean()).square().sum()
@@ -335,10 +335,10 @@ def test_interaction_of_a_full_table_is_its_two_way_rest(seed, queries, keys) ->
 
 @few
 @given(seed=seeds, queries=st.integers(2, 30), keys=st.integers(2, 20), heads=st.integers(1, 3))
-def test_interaction_is_what_least_squares_leaves(seed, queries, keys, heads) -> None:
+def test_interaction_is_the_residual_of_least_squares(seed, queries, keys, heads) -> None:
     scores = random_scores(seed, queries, keys, heads, missing=0.7)
     rows = rows_from(scores)
-    found, _ = interaction(rows, Resampling(rows.num_queries))
+    result, _ = interaction(rows, Resampling(rows.num_queries))
     dummies = np.zeros((len(rows.key), rows.num_queries + keys))
     dummies[np.arange(len(rows.key)), rows.query] = 1
     dummies[np.arange(len(rows.key)), rows.num_queries + rows.key] = 1
@@ -346,11 +346,11 @@ def test_interaction_is_what_least_squares_leaves(seed, queries, keys, heads) ->
         score = rows.score[:, head].numpy()
         rest = score - dummies @ np.linalg.lstsq(dummies, score, rcond=None)[0]
         share = (rest**2).sum() / ((score - score.mean()) ** 2).sum()
-        assert found[head].value == pytest.approx(share, abs=1e-6)
+        assert result[head].value == pytest.approx(share, abs=1e-6)
 
 
 def test_effects_far_apart_on_a_long_path_leave_no_interaction() -> None:
-    """The worst case of conjugate gradients: news travel one key a step."""
+    """The worst case of conjugate gradients: information moves one key per step."""
     size = 500
     near = (torch.arange(size)[:, None] - torch.arange(size)).abs() <= 1
     scores = torch.randn(size, 1).double() + torch.randn(size).double().cumsum(0)
@@ -358,7 +358,7 @@ def test_effects_far_apart_on_a_long_path_leave_no_interaction() -> None:
 
 
 def test_entropy_and_effective_neighbours_by_hand() -> None:
-    """The last query, which has one key, does not count."""
+    """The last query has one key and does not count."""
     weights = [[0.5, 0.25, 0.25], [0.5, 0.5, 0], [1, 0, 0]]
     scores = [[1, 0, 0], [0, 1, NAN], [1, NAN, NAN]]
     head = measure(attention_of(view_of(scores, weights))).heads[0]
@@ -369,13 +369,13 @@ def test_entropy_and_effective_neighbours_by_hand() -> None:
 
 
 def test_uniform_weights_on_parallel_edges_are_uniform() -> None:
-    """Three edges to the one key, one to the other: 3/4 and 1/4 is what no attention gives."""
+    """Three edges to one key and one to the other: uniform weights are 3/4 and 1/4."""
     query = torch.tensor([0, 0, 0, 0, 1, 1])
     key = torch.tensor([0, 0, 0, 1, 0, 1])
     weight = 1 / torch.bincount(query)[query][:, None]
-    scores, nothing = torch.zeros_like(weight), torch.zeros(6, dtype=torch.bool)
+    scores, no_loops = torch.zeros_like(weight), torch.zeros(6, dtype=torch.bool)
     view = LayerAttention(
-        "layer", "Made", query, key, torch.arange(6), nothing, weight, scores
+        "layer", "Simulated", query, key, torch.arange(6), no_loops, weight, scores
     )  # fmt: skip
     head = measure(attention_of(view)).heads[0]
     assert head.effective.value == pytest.approx(head.degree) == 3
@@ -383,12 +383,14 @@ def test_uniform_weights_on_parallel_edges_are_uniform() -> None:
     assert head.verdict == "uniform: not attending"
 
 
-def test_of_parallel_edges_the_highest_score_ranks() -> None:
+def test_the_highest_score_of_parallel_edges_counts() -> None:
     query, key = torch.tensor([[0, 0, 0, 1, 1], [0, 1, 0, 0, 1]])
     scores = torch.tensor([1.0, 2.0, 3.0, 1.0, 0.0])[:, None]
-    nothing = torch.zeros(5, dtype=torch.bool)
+    no_loops = torch.zeros(5, dtype=torch.bool)
     weight = torch.tensor([0.1, 0.2, 0.7, 0.6, 0.4])[:, None]
-    view = LayerAttention("layer", "Made", query, key, torch.arange(5), nothing, weight, scores)
+    view = LayerAttention(
+        "layer", "Simulated", query, key, torch.arange(5), no_loops, weight, scores
+    )
     rows = rows_of([view])
     assert rows.score[:, 0].tolist() == [3, 2, 1, 0]
     assert rows.weight[:, 0].tolist() == pytest.approx([0.8, 0.2, 0.6, 0.4])
@@ -396,7 +398,7 @@ def test_of_parallel_edges_the_highest_score_ranks() -> None:
 
 
 def test_masses_by_hand() -> None:
-    """Of loops among all edges, of same labels among those that are not, of noise among all."""
+    """Self-loops among all edges, same labels among the others, noise among all edges."""
     weights = [[0.5, 0.3, 0.2], [0.1, 0.6, 0.3], [0.2, 0.2, 0.6]]
     loops, noise = torch.eye(3).bool().flatten(), torch.tensor([0, 0, 1, 0, 0, 1, 0, 0, 0])
     view = view_of(torch.tensor(weights).log(), weights, is_self_loop=loops)
@@ -419,12 +421,12 @@ def test_without_loops_labels_and_marks_there_are_no_masses() -> None:
 
 @few
 @given(seed=seeds, heads=st.integers(2, 4))
-def test_heads_are_alike_by_the_mean_tau_over_queries(seed, heads) -> None:
+def test_alike_is_the_mean_tau_of_two_heads_over_queries(seed, heads) -> None:
     scores = random_scores(seed, 6, 8, heads)
     rows = rows_from(scores)
-    found = alike(rows, find_comparisons(rows), Resampling(rows.num_queries))
-    assert set(found) == set(itertools.combinations(range(heads), 2))
-    for (one, other), estimate in found.items():
+    result = alike(rows, find_comparisons(rows), Resampling(rows.num_queries))
+    assert set(result) == set(itertools.combinations(range(heads), 2))
+    for (one, other), estimate in result.items():
         taus = [
             kendalltau(row[there, one], row[there, other]).statistic
             for row in scores
@@ -455,7 +457,7 @@ def test_a_uniform_head_does_not_hide_how_alike_the_others_are() -> None:
 
 
 def test_scores_of_minus_infinity_are_ranked_last() -> None:
-    """So is a key whose weight, of which alone the logarithm is known, has vanished."""
+    """So is a key with weight zero in a layer without scores."""
     scores = torch.tensor([[3.0, 2, 1, 0], [4, 3, 2, 1], [2, 4, 1, 0]])
     hidden = scores.clone()
     hidden[:, 2:] = -torch.inf
@@ -468,11 +470,11 @@ def test_scores_of_minus_infinity_are_ranked_last() -> None:
 
 # Intervals
 
-SIMULATED = 150  # heads
+SIMULATED = 150  # number of heads
 
 
 def simulated(seed: int, queries: int, keys: int, noise: float, heads: int = SIMULATED) -> Rows:
-    """Queries that see one ranking of keys, each through noise, and some sharper than others."""
+    """Queries with one common ranking of keys plus noise, some sharper than others."""
     generator = torch.Generator().manual_seed(seed)
     blur = noise * torch.randn(queries, keys, heads, generator=generator)
     sharpness = 0.3 + 3 * torch.rand(queries, 1, heads, generator=generator)
@@ -484,9 +486,9 @@ def estimates_of(rows: Rows, seed: int = 0) -> dict[str, list[Estimate]]:
     tau, same = agreement.agreement(rows, find_pairs(rows, seed), draws)
     inner, effects = interaction(rows, draws)
     entropy, effective, _ = sharpness(rows, draws)
-    told, _ = explained(rows, comparisons, effects, draws)
-    found = {"agreement": tau, "same choice": same, "explained": told}
-    return found | {"interaction": inner, "entropy": entropy, "effective": effective}
+    predicted, _ = explained(rows, comparisons, effects, draws)
+    result = {"agreement": tau, "same choice": same, "explained": predicted}
+    return result | {"interaction": inner, "entropy": entropy, "effective": effective}
 
 
 def values(estimates: list[Estimate]) -> np.ndarray:
@@ -499,46 +501,46 @@ def coverage(estimates: list[Estimate], truth: float, slack: float = 0) -> float
 
 
 @pytest.mark.parametrize("noise", [0.2, 0.8])
-def test_intervals_cover_the_truth_as_often_as_they_say(noise) -> None:
-    """The truth is that of 240 times as many queries. A fit to few queries leaves less interaction
-    than one to many, by queries - 1 in queries, which is allowed for."""
+def test_intervals_cover_the_true_value_at_their_level(noise) -> None:
+    """The true value is that of 240 times as many queries. A fit to few queries leaves less
+    interaction, by the factor (queries - 1) / queries, which is corrected for."""
     queries, keys = 50, 8
-    found = estimates_of(simulated(1, queries, keys, noise))
+    result = estimates_of(simulated(1, queries, keys, noise))
     truth = estimates_of(simulated(2, 20 * queries, keys, noise, heads=12))
-    for name, estimates in found.items():
+    for name, estimates in result.items():
         true = values(truth[name]).mean()
         true *= (queries - 1) / queries if name == "interaction" else 1
         assert 0.88 <= coverage(estimates, true) <= 1, name
         assert values(estimates).mean() == pytest.approx(true, abs=0.02 * max(1, true)), name
 
 
-def test_intervals_of_a_head_that_ranks_at_random_are_wide_enough() -> None:
-    """There the one ranking is fitted to noise: what it explains is biased, towards `by_chance`."""
-    found = estimates_of(simulated(3, 40, 8, noise=100))
-    assert coverage(found["agreement"], 0) >= 0.93
-    assert coverage(found["same choice"], 1 / 8) >= 0.93
+def test_intervals_of_a_random_head_are_wide_enough() -> None:
+    """Its one ranking is fitted to noise, so `explained` is biased towards `by_chance`."""
+    result = estimates_of(simulated(3, 40, 8, noise=100))
+    assert coverage(result["agreement"], 0) >= 0.93
+    assert coverage(result["same choice"], 1 / 8) >= 0.93
     by_chance = [
         head_of(random_scores(0, 40, 8, missing=0), seed=seed).by_chance for seed in range(9)
     ]
-    assert values(found["explained"]).mean() == pytest.approx(np.mean(by_chance), abs=0.02)
-    assert values(found["explained"]).mean() > 0.53
+    assert values(result["explained"]).mean() == pytest.approx(np.mean(by_chance), abs=0.02)
+    assert values(result["explained"]).mean() > 0.53
 
 
 @pytest.mark.parametrize(
     ("queries", "keys", "noise"), [(40, 8, 0.8), (40, 40, 5.0), (30, 150, 5.0), (200, 40, 0.3)]
 )
 def test_intervals_of_selected_keys_cover_what_other_queries_select(queries, keys, noise) -> None:
-    """To within one key, for a share moves in steps of one."""
+    """Up to one key, because the fraction changes in steps of one key."""
     rows = simulated(4, queries, keys, noise)
     limit = selection.selectable(rows)
-    found = selection.selection(rows, limit, Resampling(rows.num_queries))
-    shares = [each.share for each in found]
+    result = selection.selection(rows, limit, Resampling(rows.num_queries))
+    shares = [each.share for each in result]
     assert 0.9 <= coverage(shares, values(shares).mean(), slack=1 / limit) <= 1
     width = np.mean([each.high - each.low for each in shares])
     assert 0.7 <= width / (3.92 * values(shares).std()) <= 2
 
 
-def test_an_interval_holds_its_value_and_half_as_many_queries_make_it_wider() -> None:
+def test_an_interval_contains_its_value_and_is_wider_with_fewer_queries() -> None:
     many, some = (estimates_of(simulated(5, queries, 8, 0.8, heads=20)) for queries in (120, 30))
     for name in many:
         for each in (*many[name], *some[name]):
@@ -547,7 +549,7 @@ def test_an_interval_holds_its_value_and_half_as_many_queries_make_it_wider() ->
         assert 1.5 < wide / narrow < 2.8, name  # 2, by √(120 / 30)
 
 
-def test_the_seed_decides_and_nothing_else() -> None:
+def test_the_result_depends_only_on_the_seed() -> None:
     scores = random_scores(0, 9, 8, heads=2)
     assert heads_of(scores, seed=3) == heads_of(scores, seed=3)
     torch.manual_seed(5)
@@ -571,29 +573,29 @@ def small_limits(monkeypatch):
 
 
 def uneven() -> Tensor:
-    """A head whose answer depends on whom one asks: queries of many keys agree, others do not."""
+    """A head in which queries with many keys agree and others do not."""
     scores = random_scores(0, 90, 40, missing=0.5)[..., 0]
     scores[:45, 20:] = NAN
-    scores[45:, 3] = 4 + torch.rand(45)  # the choice of most of those that have it
+    scores[45:, 3] = 4 + torch.rand(45)  # the first choice of most queries that have this key
     scores[45:] += torch.linspace(-1, 1, 40)
     return scores
 
 
-def test_samples_are_near_what_they_are_samples_of(small_limits, monkeypatch) -> None:
+def test_samples_are_close_to_the_exact_values(small_limits, monkeypatch) -> None:
     rows = rows_from(uneven())
     sampled = [estimates_of(rows, seed) for seed in range(40)]
     monkeypatch.undo()
     for name, (exact,) in estimates_of(rows).items():
         drawn = np.array([each[name][0].value for each in sampled])
         error = drawn.std(ddof=1) / math.sqrt(len(drawn))
-        if name == "explained":  # by a ranking that is fitted to the sample
+        if name == "explained":  # its ranking is fitted to the sample
             assert drawn.mean() == pytest.approx(exact.value, abs=0.15)
         else:
             assert abs(drawn.mean() - exact.value) <= 4 * error + 1e-6, name
 
 
-def test_samples_know_how_far_off_they_are(small_limits, monkeypatch) -> None:
-    """An interval is at least as wide as what the draw of a sample alone moves the value by."""
+def test_intervals_of_samples_cover_the_sampling_error(small_limits, monkeypatch) -> None:
+    """An interval is at least as wide as the variation between samples."""
     rows = rows_from(torch.linspace(-1, 1, 6) + torch.randn(400, 6))
     sampled = [estimates_of(rows, seed) for seed in range(40)]
     for name in ("agreement", "same choice", "explained"):
@@ -602,18 +604,18 @@ def test_samples_know_how_far_off_they_are(small_limits, monkeypatch) -> None:
         assert claimed >= 0.8 * values(drawn).std(), name
 
 
-def test_resampling_some_queries_gives_the_spread_of_all(monkeypatch) -> None:
+def test_resampling_some_queries_gives_the_same_intervals(monkeypatch) -> None:
     rows = simulated(6, 600, 8, 0.8, heads=20)
     exact = sharpness(rows, Resampling(600))[0]
     monkeypatch.setattr(resample, "MAX_QUERIES", 150)
     some = sharpness(rows, Resampling(600))[0]
     assert values(some).tolist() == values(exact).tolist()
-    widths = [np.mean([each.high - each.low for each in found]) for found in (some, exact)]
+    widths = [np.mean([each.high - each.low for each in result]) for result in (some, exact)]
     assert widths[0] == pytest.approx(widths[1], rel=0.15)
 
 
-def test_choices_are_not_sampled_with_the_keys_that_are_compared(monkeypatch) -> None:
-    """Two equal choices would be in a sample of keys oftener than two different ones."""
+def test_first_choices_are_compared_over_all_shared_keys(monkeypatch) -> None:
+    """A sample of keys would contain two equal choices more often than two different ones."""
     scores = random_scores(0, 40, 60, missing=0.1)
     scores[:25, 0] = 9
     exact = head_of(scores).same_choice.value
@@ -622,7 +624,7 @@ def test_choices_are_not_sampled_with_the_keys_that_are_compared(monkeypatch) ->
     assert 0.3 < exact < 0.6
 
 
-def test_a_sample_says_so(small_limits) -> None:
+def test_a_sampled_layer_is_not_exact(small_limits) -> None:
     assert not measure(attention_of(view_of(uneven()))).layers[0].is_exact
 
 
@@ -638,6 +640,6 @@ def test_samples_of_a_static_head_are_exactly_static(small_limits) -> None:
         assert not report.layers[0].is_exact
         for head in report.heads:
             assert head.agreement == Estimate(1.0, 1.0, 1.0)
-            assert is_one_or_nothing(head.same_choice)
+            assert is_one_or_nan(head.same_choice)
             assert head.explained == Estimate(1.0, 1.0, 1.0)
             assert head.verdict == "static"

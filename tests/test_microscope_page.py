@@ -1,4 +1,4 @@
-"""The microscope's page shows what was measured, can be walked in, and stays inert."""
+"""The microscope's page shows the measurements, can be explored, and runs no foreign code."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from dynagat.analysis.capture import Attention
 from dynagat.analysis.table import LayerAttention
 from dynagat.report.microscope import microscope, write_microscope
 from dynagat.report.microscope.advice import advise, answer
-from dynagat.report.microscope.webs import webs_of
+from dynagat.report.microscope.edge_sets import edge_sets_of
 
 N = 7
 HOSTILE = ["</script><script>alert(1)</script>", '"><img src=x onerror=alert(1)>', "<b>bold</b>",
@@ -53,7 +53,7 @@ def scores(query, key):
 
 
 def ring(missing=((2, 5), (3, 3))):
-    """All of N nodes attend to all, but for the missing edges."""
+    """All N nodes attend to all, except for the missing edges."""
     pairs = [(i, j) for i in range(N) for j in range(N) if (i, j) not in missing]
     return torch.tensor(pairs).T
 
@@ -69,7 +69,7 @@ def small():
 
 @pytest.fixture(scope="module")
 def wide():
-    """A ring of 3,000 nodes, each attending to the next twenty; heads as of the small one."""
+    """A ring of 3,000 nodes, each attending to the next twenty; heads as in `small`."""
     size = 3000
     query = torch.arange(size).repeat_interleave(20)
     key = (query + torch.arange(20).repeat(size)) % size
@@ -78,10 +78,10 @@ def wide():
 
 @pytest.fixture
 def opened(look_at, tmp_path):
-    """Opens the page of what was found."""
+    """A function that opens the page of a result."""
 
-    def open_page(found, width=1280, scheme="light", **options):
-        path = write_microscope(found, tmp_path / "page.html", **options)
+    def open_page(result, width=1280, scheme="light", **options):
+        path = write_microscope(result, tmp_path / "page.html", **options)
         return look_at(path, width=width, scheme=scheme)
 
     return open_page
@@ -95,9 +95,9 @@ def head_of(view, layer, head):
     return view.locator(f".head[data-layer='{layer}'][data-head='{head}']")
 
 
-def weights_of(found, layer, head):
+def weights_of(result, layer, head):
     """{(query, key): weight} of the first view."""
-    view = next(each for each in found.attention.seen if each.layer == layer)
+    view = next(each for each in result.attention.seen if each.layer == layer)
     ends = zip(view.query.tolist(), view.key.tolist(), strict=True)
     return dict(zip(ends, view.weight[:, head].tolist(), strict=True))
 
@@ -129,7 +129,7 @@ def search(view, text):
 # Without a browser
 
 
-def test_the_file_asks_nothing_of_the_network_and_is_written_whole(small, tmp_path):
+def test_the_file_loads_nothing_from_the_network_and_is_written_whole(small, tmp_path):
     path = write_microscope(small, tmp_path / "new" / "page.html")
     assert path == tmp_path / "new" / "page.html"
     text = path.read_text()
@@ -140,35 +140,35 @@ def test_the_file_asks_nothing_of_the_network_and_is_written_whole(small, tmp_pa
 
 
 @pytest.mark.parametrize(
-    ("nodes", "words"),
+    ("nodes", "message"),
     [
         (
             1_000_000,
-            "nodes must be at most 20000, for a page with more can't be opened; but is 1000000",
+            "nodes must be at most 20000, because browsers can't open larger pages, but is 1000000",
         ),
         (0, "nodes must be at least 1, but is 0"),
         (-3, "nodes must be at least 1, but is -3"),
     ],
 )
-def test_too_many_nodes_and_too_few_are_refused(small, tmp_path, nodes, words):
-    with pytest.raises(ValueError, match=f"^{re.escape(words)}$"):
+def test_too_many_or_too_few_nodes_are_an_error(small, tmp_path, nodes, message):
+    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
         write_microscope(small, tmp_path / "page.html", nodes=nodes)
     assert os.listdir(tmp_path) == []
 
 
-def test_names_that_do_not_reach_the_largest_node_are_refused(small, tmp_path):
-    with pytest.raises(ValueError, match=r"names has 3 entries, but the largest node is 6, .* 7"):
+def test_missing_names_are_an_error(small, tmp_path):
+    with pytest.raises(ValueError, match=r"names must have at least 7 entries, .* is 6, but has 3"):
         write_microscope(small, tmp_path / "page.html", names=["a", "b", "c"])
 
 
 def test_the_answer_counts_heads(small):
     assert answer(small.heads) == (
-        "2 of 4 heads are static: every node ranks its neighbours alike."
-        " 1 is dynamic: which neighbour comes first depends on who asks."
-        " 1 is uniform: all neighbours weigh about the same, so none is chosen."
+        "2 of 4 heads are static: all nodes rank the same neighbours in the same order."
+        " 1 is dynamic: different nodes rank the same neighbours differently."
+        " 1 is uniform: all neighbours get about the same weight."
     )
     static = small.layers[0].heads[:1]
-    assert answer(static).startswith("The one head is static")
+    assert answer(static).startswith("The only head is static")
     assert answer(static * 2).startswith("Both heads are static")
     assert answer(static * 5).startswith("All 5 heads are static")
 
@@ -186,13 +186,13 @@ def test_advice_depends_on_verdicts_and_kinds(small):
     assert "GATv2Conv(in_channels, out_channels, heads=1)" in fixed.code
 
 
-def test_layers_with_the_same_edges_share_a_web(small):
-    _, (web,) = webs_of(small)
-    assert web.layers == [0, 1]
-    assert web.num_heads == 4
+def test_layers_with_the_same_edges_share_an_edge_set(small):
+    _, (edge_set,) = edge_sets_of(small)
+    assert edge_set.layers == [0, 1]
+    assert edge_set.num_heads == 4
 
 
-def test_a_page_of_a_large_graph_is_small_connected_and_soon_made(small):
+def test_the_page_of_a_large_graph_is_small_and_written_quickly(small):
     generator = torch.Generator().manual_seed(0)
     size, edges = 20_000, 300_000
     query, key = (torch.rand(2, edges, generator=generator) ** 2 * size).long()
@@ -204,24 +204,26 @@ def test_a_page_of_a_large_graph_is_small_connected_and_soon_made(small):
     text = microscope(Attentiveness(tuple(layers), captured(*views)), title="large")
     assert time.perf_counter() - start < 10
     assert len(text) < 4_000_000
-    assert "2,000 of 20,000 nodes are embedded" in text or "2,000 of 19," in text
+    assert "2,000 of 20,000 nodes are included" in text or "2,000 of 19," in text
     data = data_of(text)
     assert data["queries"] == 2000
-    assert len(data["webs"]) == 1
+    assert len(data["edgeSets"]) == 1
 
 
-def test_a_query_has_fewer_keys_where_the_page_would_be_too_large(wide, monkeypatch):
+def test_queries_have_fewer_keys_if_the_page_would_be_too_large(wide, monkeypatch):
     from dynagat.report.microscope import sample
 
-    monkeypatch.setattr(sample, "MOST_BYTES", 3000 * 12 * 10)
+    monkeypatch.setattr(sample, "MAX_BYTES", 3000 * 12 * 10)
     text = microscope(wide, title="small", nodes=3000)
-    assert "All 3,000 nodes are embedded in this page, each with its 12 strongest keys" in text
+    assert (
+        "All 3,000 nodes are included in this page, each with at most its 12 strongest keys" in text
+    )
 
 
-# With one
+# In a browser
 
 
-def test_the_gauge_has_a_mark_per_head_where_its_agreement_is(small, opened):
+def test_the_gauge_has_a_mark_per_head_at_its_agreement(small, opened):
     view = opened(small)
     assert view.locator("#answer").inner_text() == answer(small.heads)
     assert "7 queries, 7 keys and 47 edges" in view.locator("#setting").inner_text()
@@ -242,7 +244,7 @@ def test_the_gauge_has_a_mark_per_head_where_its_agreement_is(small, opened):
     assert len(shapes) == 3
 
 
-def test_a_heads_numbers_are_shown_on_focus_on_hover_and_in_the_table(small, opened):
+def test_the_numbers_of_a_head_are_shown_on_focus_on_hover_and_in_the_table(small, opened):
     view = opened(small)
     panel = view.locator("#panel")
     head_of(view, 0, 1).focus()
@@ -279,23 +281,23 @@ def test_the_heat_map_has_every_weight_in_the_order_of_the_one_ranking(small, op
         assert {pair for pair in cells if cells[pair]} == set(weights)
     words = view.locator("#block-words").inner_text()
     assert re.match(
-        r"Dynamic: \d+ of \d+ comparisons within these rows \(\d+ %\) go against", words
+        r"Dynamic: \d+ of \d+ comparisons within these rows \(\d+ %\) contradict", words
     )
 
 
-def test_lines_of_a_static_head_only_fall_and_others_rise_again(small, opened):
+def test_lines_of_a_static_head_never_rise_and_others_do(small, opened):
     view = opened(small)
 
     def rises():
         lines = view.locator("#lines polyline:not(.gap)").all()
         assert {int(line.get_attribute("data-row")) for line in lines} == set(range(N))
-        found = 0
+        count = 0
         for line in lines:
             heights = [float(p.split(",")[1]) for p in line.get_attribute("points").split()]
-            found += sum(b < a - 1e-6 for a, b in pairwise(heights))
-        return found
+            count += sum(b < a - 1e-6 for a, b in pairwise(heights))
+        return count
 
-    assert "every one of" in view.locator("#block-words").inner_text()
+    assert "agree with the head's one ranking" in view.locator("#block-words").inner_text()
     for scale in ("weight", "log", "rank"):
         view.locator("#pick-scale").select_option(scale)
         assert rises() == 0
@@ -304,7 +306,7 @@ def test_lines_of_a_static_head_only_fall_and_others_rise_again(small, opened):
     assert rises() > 5
 
 
-def test_a_click_on_a_row_marks_it_and_its_line_and_another_lets_go(small, opened):
+def test_a_click_on_a_row_highlights_it_and_a_second_click_undoes_it(small, opened):
     view = opened(small)
     view.locator("#heat tbody tr").nth(3).locator("td").nth(1).click()
     assert view.locator("#heat tr[aria-current='true']").count() == 1
@@ -317,7 +319,7 @@ def test_a_click_on_a_row_marks_it_and_its_line_and_another_lets_go(small, opene
     assert view.locator("#lines .chosen").count() == 0
 
 
-def test_one_can_search_a_node_walk_to_a_neighbour_and_come_back(small, opened):
+def test_the_explorer_can_search_go_to_a_neighbour_and_go_back(small, opened):
     view = opened(small)
     title = view.locator("#node-title")
     search(view, "2")
@@ -333,17 +335,17 @@ def test_one_can_search_a_node_walk_to_a_neighbour_and_come_back(small, opened):
     view.locator("#neighbours .to[data-id='6']").first.click()
     assert title.inner_text() == "node 6"
     view.locator("#neighbours .to[data-id='6']").first.click()
-    assert view.locator("#said").inner_text() == "That is the node itself."
+    assert view.locator("#message").inner_text() == "This is the current node."
     view.locator("#pick-layer").select_option(label="convs.1")
     assert view.locator("#neighbours > div").count() == 1
     view.locator("#back").click()
     assert title.inner_text() == "node 2"
     search(view, "99")
-    assert view.locator("#said").inner_text().startswith("No query “99” among the 7 of 7")
+    assert view.locator("#message").inner_text().startswith("No match for “99” among the 7 of 7")
     assert title.inner_text() == "node 2"
 
 
-def test_the_list_of_matches_is_used_with_the_keyboard(small, opened):
+def test_the_list_of_matches_works_with_the_keyboard(small, opened):
     view = opened(small, names=["ant", "bee", "beetle", "cat", "dog", "eel", "bearded fox"])
     view.locator("#node").fill("be")
     names = [each.inner_text() for each in view.locator("#matches li").all()]
@@ -355,10 +357,12 @@ def test_the_list_of_matches_is_used_with_the_keyboard(small, opened):
     assert view.locator("#matches").is_hidden()
 
 
-def test_a_sample_says_what_it_holds_and_can_be_walked_in(wide, opened):
+def test_a_sample_states_its_size_and_can_be_explored(wide, opened):
     view = opened(wide, nodes=100)
-    held = "100 of 3,000 nodes are embedded in this page, each with its 60 strongest keys at most."
-    assert view.locator("#held").inner_text() == held
+    expected = (
+        "100 of 3,000 nodes are included in this page, each with at most its 60 strongest keys."
+    )
+    assert view.locator("#included").inner_text() == expected
     inside = view.locator("#neighbours .to:not(.outside)")
     for _ in range(3):
         before = view.locator("#node-title").inner_text()
@@ -371,7 +375,7 @@ def test_a_sample_says_what_it_holds_and_can_be_walked_in(wide, opened):
     assert data["queries"] == 1
     view = opened(wide, nodes=1)
     view.locator("#neighbours .to.outside:not([aria-label*=itself])").first.click()
-    assert "is not in the sample of 1 that this page holds" in view.locator("#said").inner_text()
+    assert "is not among the 1 queries in this page" in view.locator("#message").inner_text()
 
 
 def test_a_node_can_be_compared_with_queries_that_share_its_keys(wide, opened):
@@ -383,21 +387,20 @@ def test_a_node_can_be_compared_with_queries_that_share_its_keys(wide, opened):
     assert len(queries) == 12
     assert view.locator("#pick-block").input_value() == "around"
     assert view.locator("#heat tr[aria-current='true'] td.none").count() == 0
-    assert "of these rows alone" in view.locator("#block-note").inner_text()
-    assert "every one of" in view.locator("#block-words").inner_text()
+    assert "from these rows only" in view.locator("#block-note").inner_text()
+    assert "agree with the head's one ranking" in view.locator("#block-words").inner_text()
 
 
-def test_the_same_node_in_another_call_is_another_query(opened):
+def test_the_same_node_in_another_call_is_a_different_query(opened):
     query, key = ring()
     later = query + 3, key + 3
     views = [
         seen("conv", query, key, scores(query, key), call=0),
         seen("conv", *later, scores(query, (key * 3) % N), call=1),
     ]
-    found = measure(captured(*views))
-    view = opened(found)
-    assert view.locator("#held").inner_text().startswith("All 14 queries are embedded")
-    search(view, "9")  # of the second call only
+    view = opened(measure(captured(*views)))
+    assert view.locator("#included").inner_text().startswith("All 14 queries are included")
+    search(view, "9")  # in the second call only
     assert "in call 1" in view.locator("#node-words").inner_text()
     assert view.locator("#call-label").is_hidden()
     view.locator("#neighbours .to[data-id='5']").first.click()
@@ -407,15 +410,15 @@ def test_the_same_node_in_another_call_is_another_query(opened):
     assert {key for key, _ in shown_keys(view)} == set(range(7))
 
 
-def test_keys_of_another_set_of_nodes_are_not_walked_to(opened):
+def test_keys_of_another_node_set_can_not_be_opened(opened):
     query, key = ring(missing=())
     view = opened(measure(captured(seen("conv", query, key, scores(query, key), one_set=False))))
     assert view.locator("#node-title").inner_text() == "query 0"
     view.locator("#neighbours .to[data-id='0']").first.click()
-    assert "key 0 is never a query here" in view.locator("#said").inner_text()
+    assert "key 0 is never a query" in view.locator("#message").inner_text()
 
 
-def test_node_types_of_a_path_lead_from_one_layer_to_another(opened):
+def test_node_types_connect_layers(opened):
     query, key = ring(missing=())
     names = ("convs.0.<author___writes___paper>", "convs.0.<paper___rev_writes___author>")
     layers = [seen(name, query, key, scores(query, key), one_set=False) for name in names]
@@ -425,13 +428,13 @@ def test_node_types_of_a_path_lead_from_one_layer_to_another(opened):
     assert view.locator("#node-title").inner_text() == "author 3"
     assert (
         view.locator("#node-words").inner_text()
-        == f"It is no query of {names[0]}; it is one of {names[1]}."
+        == f"This node is not a query in {names[0]}, only in {names[1]}."
     )
     view.locator("#pick-layer").select_option("1")
     assert view.locator("#neighbours > div").count() == 3
 
 
-def test_queries_that_share_nothing_with_each_other_still_have_a_page(opened):
+def test_queries_that_share_no_keys_have_a_page(opened):
     query, key = torch.tensor([[0, 0, 0, 1, 1, 1, 2, 3], [0, 1, 2, 0, 1, 2, 4, 5]])
     lone = torch.arange(4), torch.arange(4)
     views = [seen("shared", query, key, scores(query, key)),
@@ -440,7 +443,7 @@ def test_queries_that_share_nothing_with_each_other_still_have_a_page(opened):
     view.locator(".pick-head").select_option("1/0")
     assert (
         view.locator("#block-words").inner_text()
-        == "This page holds no queries of this layer that share keys."
+        == "This page contains no queries of this layer that share keys."
     )
     assert "no query has two keys" in view.locator("#sharpness").inner_text()
     search(view, "3")
@@ -468,7 +471,7 @@ def test_hostile_names_and_titles_are_inert(small, opened):
     search(view, "木")
     assert view.locator("#node-title").inner_text() == "naïve — 木 (node 3)"
     search(view, "<i>none</i>")
-    assert "<i>none</i>" in view.locator("#said").inner_text()
+    assert "<i>none</i>" in view.locator("#message").inner_text()
 
 
 @pytest.mark.parametrize(("width", "scheme"), [(360, "light"), (390, "dark"), (800, "dark")])
@@ -484,7 +487,7 @@ def test_the_page_does_not_scroll_sideways(small, opened, width, scheme):
     assert dark == (scheme == "dark")
 
 
-def test_on_a_phone_a_heads_numbers_open_below_it(small, opened):
+def test_on_a_phone_the_numbers_of_a_head_open_below_it(small, opened):
     view = opened(small, 390)
     assert view.locator("#panel").is_hidden()
     head_of(view, 0, 2).click()

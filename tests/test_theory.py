@@ -1,4 +1,4 @@
-"""The theorems' witnesses hold for any input; corrupted ones do not, and bad input is refused."""
+"""The theorems' witnesses hold for any input; corrupted ones fail, and bad input is an error."""
 
 from dataclasses import replace
 
@@ -57,7 +57,7 @@ def test_the_static_key_maximises_a_src_w_x():
     assert torch.equal(theory.static_keys(layer, x).keys, by_key.argmax(0))
 
 
-def test_a_ranking_that_was_tampered_with_fails():
+def test_a_changed_ranking_fails():
     witness = theory.static_keys(GATConv(3, 4, heads=2).double(), nodes(9, 3))
     assert witness.check()
     assert not replace(witness, ranking=witness.ranking.flip(1)).check()
@@ -69,15 +69,15 @@ def test_a_ranking_that_was_tampered_with_fails():
     assert not witness.check()
 
 
-def test_only_a_plain_gat_layer_is_called_static():
+def test_static_keys_require_a_plain_gat_layer():
     x = nodes(4, 3)
     with pytest.raises(TypeError, match="layer must be a GATConv, but is a GATv2Conv"):
         theory.static_keys(GATv2Conv(3, 4).double(), x)
-    with pytest.raises(ValueError, match="layer must be made without edge_dim, but has edge_dim=2"):
+    with pytest.raises(ValueError, match="layer must have no edge_dim, but has edge_dim=2"):
         theory.static_keys(GATConv(3, 4, edge_dim=2).double(), x)
-    with pytest.raises(ValueError, match="without num_relations, but has num_relations=5"):
+    with pytest.raises(ValueError, match="no num_relations, but has num_relations=5"):
         theory.static_keys(GATConv(3, 4, num_relations=5).double(), x)
-    with pytest.raises(ValueError, match=r"LeakyReLU that never falls, but its slope is -0\.5"):
+    with pytest.raises(ValueError, match=r"monotonic LeakyReLU, but its negative_slope is -0\.5"):
         theory.static_keys(GATConv(3, 4, negative_slope=-0.5).double(), x)
     with pytest.raises(ValueError, match=r"x must be \[n, d\], but has shape \[4\]"):
         theory.static_keys(GATConv(3, 4).double(), x[:, 0])
@@ -86,7 +86,7 @@ def test_only_a_plain_gat_layer_is_called_static():
 @pytest.mark.parametrize("flow", ["source_to_target", "target_to_source"])
 @pytest.mark.parametrize("loops", [True, False])
 @pytest.mark.parametrize("kind", [GATConv, GATv2Conv, DPGATConv])
-def test_attention_names_queries_first_whatever_the_layer_does_with_loops(kind, loops, flow):
+def test_attention_is_indexed_by_query_then_key_with_and_without_loops(kind, loops, flow):
     torch.manual_seed(0)
     layer = kind(3, 4, heads=2, add_self_loops=loops, flow=flow).double()
     x = nodes(5, 3)
@@ -109,8 +109,8 @@ def test_gatv2_selects_any_mapping_of_any_nodes(seed, n, d, kind):
 
 @few
 @given(seed=seeds, kind=mappings, data=st.data())
-def test_gatv2_selects_any_mapping_of_whole_numbers(seed, kind, data):
-    """Grids, repeated coordinates and large offsets, where most lines do not tell nodes apart."""
+def test_gatv2_selects_any_mapping_of_integer_nodes(seed, kind, data):
+    """Grids, repeated coordinates and large offsets, where most lines do not separate the nodes."""
     d = data.draw(st.integers(1, 4))
     row = st.tuples(*[st.integers(-50, 50)] * d)
     rows = data.draw(st.lists(row, min_size=2, max_size=20, unique=True))
@@ -119,28 +119,28 @@ def test_gatv2_selects_any_mapping_of_whole_numbers(seed, kind, data):
     assert theory.select(x, MAPPINGS[kind](len(rows))).check()
 
 
-@pytest.mark.parametrize("spread", [1e-3, 1e-6, 1e-9])
+@pytest.mark.parametrize("distance", [1e-3, 1e-6, 1e-9])
 @pytest.mark.parametrize("d", [1, 4, 16])
-def test_gatv2_tells_nearly_equal_nodes_apart(spread, d):
-    x = 1 + spread * nodes(8, d)
+def test_gatv2_distinguishes_nearly_equal_nodes(distance, d):
+    x = 1 + distance * nodes(8, d)
     for make in MAPPINGS.values():
         assert theory.select(x, make(8)).check()
 
 
-def test_gatv2_tells_two_close_nodes_apart_among_distant_ones():
+def test_gatv2_distinguishes_two_close_nodes_among_distant_ones():
     x = nodes(6, 3)
     x[4] = x[1] + 1e-5 * nodes(1, 3, seed=1)
     assert theory.select(x, [4, 1, 4, 1, 1, 4]).check()
 
 
-def test_the_scores_of_a_selection_are_one_hat_each():
+def test_each_score_of_a_selection_is_one_hat():
     witness = theory.select(nodes(5, 2), [3, 3, 0, 1, 4])
     hats = theory.SHARPNESS * torch.eye(5, dtype=torch.float64)[witness.mapping]
     scores = theory.scores(witness.layer, witness.x)[..., 0]
     torch.testing.assert_close(scores.detach(), hats, rtol=0, atol=1e-9)
 
 
-def test_selecting_leaves_the_random_state_alone():
+def test_selecting_does_not_change_the_random_state():
     state = torch.get_rng_state()
     theory.select(collinear(), [0, 1, 2])
     theory.certificates(seed=3)
@@ -172,23 +172,23 @@ def test_a_selection_of_another_mapping_or_of_other_nodes_fails(make):
 def test_nodes_and_mappings_are_checked(make):
     x = nodes(8, 9)
     x[7] = x[3]
-    with pytest.raises(ValueError, match="x must hold distinct rows, but rows 3 and 7 are equal"):
+    with pytest.raises(ValueError, match="x must have distinct rows, but rows 3 and 7 are equal"):
         make(x, range(8))
-    with pytest.raises(ValueError, match="x must hold at least two rows, but holds 1"):
+    with pytest.raises(ValueError, match="x must have at least two rows, but has 1"):
         make(x[:1], [0])
-    with pytest.raises(ValueError, match="x must be finite, but holds inf"):
+    with pytest.raises(ValueError, match="x must be finite, but contains inf"):
         make(x.abs() / 0, range(8))
-    with pytest.raises(ValueError, match=r"mapping must lie in \[0, 3\), but holds 3"):
+    with pytest.raises(ValueError, match=r"mapping must lie in \[0, 3\), but contains 3"):
         make(x[:3], [0, 1, 3])
-    with pytest.raises(ValueError, match=r"mapping must be \[3\] of integers.* but is \[2\] of"):
+    with pytest.raises(ValueError, match=r"mapping must be 3 integers.* but is \[2\] of"):
         make(x[:3], [0, 1])
     with pytest.raises(ValueError, match=r"mapping must be .* but is \[3\] of torch.float32"):
         make(x[:3], [0.0, 1.0, 2.0])
 
 
-def test_nodes_that_float64_can_not_tell_apart_are_refused():
+def test_nodes_that_float64_can_not_distinguish_are_an_error():
     x = torch.tensor([[1.0], [1.0 + 1e-15], [2.0]], dtype=torch.float64)
-    with pytest.raises(ValueError, match="the closest differ by 6e-16 of their size"):
+    with pytest.raises(ValueError, match="the closest differ by only 6e-16 of their size"):
         theory.select(x, [0, 1, 2])
 
 
@@ -210,7 +210,7 @@ def test_shared_weights_never_realise_a_cycle(seed, bias, scale, dtype):
 
 
 @pytest.mark.parametrize("share_weights", [True, False])
-def test_the_margins_of_a_cycle_are_those_of_the_layer_s_own_attention(share_weights):
+def test_the_margins_of_a_cycle_follow_from_the_layers_attention(share_weights):
     layer = GATv2Conv(4, 8, heads=5, share_weights=share_weights).double()
     x = nodes(3, 4)
     log = theory.attention(layer, x).log()
@@ -220,15 +220,15 @@ def test_the_margins_of_a_cycle_are_those_of_the_layer_s_own_attention(share_wei
 
 def test_a_search_finds_the_cycle_with_unshared_weights_only():
     x = nodes(3, 4)
-    found = {
+    result = {
         share: theory.cycle_margins(theory.search_cycle(x, share_weights=share, restarts=4), x)
         for share in (True, False)
     }
-    assert found[True].amin(0).max() <= 0 < found[False].amin(0).max()
+    assert result[True].amin(0).max() <= 0 < result[False].amin(0).max()
 
 
 def test_a_cycle_has_three_nodes():
-    with pytest.raises(ValueError, match="x must hold the three nodes of a cycle, but holds 4"):
+    with pytest.raises(ValueError, match="x must have three rows, the nodes of a cycle, but has 4"):
         theory.cycle_margins(GATv2Conv(2, 4).double(), nodes(4, 2))
     with pytest.raises(TypeError, match="layer must be a GATv2Conv, but is a GATConv"):
         theory.cycle_margins(GATConv(2, 4).double(), nodes(3, 2))
@@ -246,9 +246,9 @@ def test_dpgat_selects_any_mapping_of_independent_nodes(seed, n, more, kind):
     torch.testing.assert_close(witness.margins(), margin, rtol=1e-4, atol=0)
 
 
-def test_dependent_nodes_are_refused():
-    sentence = "x must hold linearly independent rows, but its 3 rows have rank 2"
-    with pytest.raises(ValueError, match=sentence):
+def test_dependent_nodes_are_an_error():
+    message = "x must have linearly independent rows, but its 3 rows have rank 2"
+    with pytest.raises(ValueError, match=message):
         theory.select_by_dot(collinear(), [1, 1, 1])
 
 
@@ -273,12 +273,12 @@ def test_a_key_off_the_line_fails_the_bound():
     assert not replace(witness, keys=off).check()
 
 
-def test_the_middle_lies_between_and_queries_are_no_keys():
+def test_the_middle_key_must_be_between_and_queries_must_not_be_keys():
     x = collinear()
     layer = DPGATConv(2, 2, add_self_loops=False).double()
     with pytest.raises(ValueError, match="place must lie strictly between 0 and 1, but is 1"):
         theory.middle_key_bound(layer, x, x[0], x[2], 1.0)
-    with pytest.raises(ValueError, match="made with add_self_loops=False"):
+    with pytest.raises(ValueError, match="layer must have add_self_loops=False"):
         theory.middle_key_bound(DPGATConv(2, 2).double(), x, x[0], x[2], 0.5)
     with pytest.raises(TypeError, match="layer must be a DPGATConv, but is a GATv2Conv"):
         theory.middle_key_bound(GATv2Conv(2, 2).double(), x, x[0], x[2], 0.5)
@@ -293,25 +293,25 @@ def test_gatv2_selects_the_middle_key_that_dpgat_can_not():
 
 @pytest.mark.parametrize("seed", [0, 1])
 def test_every_theorem_is_shown(seed):
-    found = theory.certificates(seed)
-    assert [certificate.name for certificate in found] == [
+    result = theory.certificates(seed)
+    assert [certificate.name for certificate in result] == [
         "Theorem 1", "Theorem 2", "Remark", "Theorem 3", "Counterexample",
     ]  # fmt: skip
-    assert all(certificate.shown for certificate in found), "\n".join(map(str, found))
+    assert all(certificate.shown for certificate in result), "\n".join(map(str, result))
 
 
-def test_certificates_repeat():
+def test_certificates_are_deterministic():
     assert theory.certificates(5) == theory.certificates(5)
 
 
-def test_a_certificate_reads_as_a_line_and_its_facts():
+def test_a_certificate_prints_a_line_and_its_facts():
     certificate = Certificate("Theorem 1", "GAT is static", True, ("3 of 3 heads", "no ties"))
     assert str(certificate) == "Theorem 1 (GAT is static): shown\n  3 of 3 heads\n  no ties"
     assert str(replace(certificate, shown=False, facts=())).endswith(": NOT shown")
 
 
-def test_a_theorem_that_fails_is_not_called_shown(monkeypatch):
-    """A layer that ranks by the wrong vector: the witness, and so the certificate, says no."""
+def test_a_theorem_with_a_wrong_witness_is_not_shown(monkeypatch):
+    """A reversed ranking makes the witness, and therefore the certificate, fail."""
     wrong = theory.static_keys
     monkeypatch.setattr(theory, "static_keys", lambda layer, x: replace(
         wrong(layer, x), ranking=wrong(layer, x).ranking.flip(1)))  # fmt: skip

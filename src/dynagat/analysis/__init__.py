@@ -1,1 +1,1 @@
-"""How attentive is a model? What it attends to, how its rankings vary, and the paper's theorems."""
+"""How attentive is a model: captured attention, its measurements, and the paper's theorems."""

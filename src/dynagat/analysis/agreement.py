@@ -1,7 +1,8 @@
-"""Do two queries rank the keys they share alike? Kendall's τ, and whether they choose the same key.
+"""Do two queries rank their shared keys in the same order? Kendall's τ, and the same first choice.
 
-For queries i, i' and the keys they share, τ = (concordant - discordant) / (concordant + discordant)
-over pairs of keys that neither ranks equal. Static attention has no discordant pair: τ = 1 exactly.
+For two queries and the keys they share, τ = (concordant - discordant) / (concordant + discordant)
+over pairs of keys that are tied in neither ranking. Static attention has no discordant pair, so
+τ = 1 exactly.
 """
 
 from __future__ import annotations
@@ -14,21 +15,21 @@ from torch import Tensor
 from dynagat.analysis.resample import Estimate, Resampling
 from dynagat.analysis.rows import Rows, signs
 
-MAX_WEDGES = 1_000_000  # up to so many (query, key, query) all pairs are looked at
-MAX_PAIRS = 20_000
-MAX_SHARED = 32  # keys of a pair that are compared, drawn if it shares more
+MAX_WEDGES = 1_000_000  # up to this many (query, key, query) triples, all pairs are used
+MAX_PAIRS = 20_000  # sample size otherwise
+MAX_SHARED = 32  # keys compared per pair; a random subset if it shares more
 
 
 @dataclass(frozen=True, eq=False)
 class Pairs:
-    """Pairs of queries that share two keys or more, and the edges at which they share them."""
+    """Pairs of queries that share at least two keys, and their edges to the shared keys."""
 
-    first: Tensor  # [P]: a query
+    first: Tensor  # [P]: query index
     second: Tensor  # [P]
-    share: Tensor  # [P]: how much each counts, if pairs were not drawn evenly
-    pair: Tensor  # [S]: the pair that shares, ascending
-    edge: Tensor  # [2, S]: the edge of each of the two to the shared key
-    compared: Tensor  # [C]: those of the S whose order is compared
+    share: Tensor  # [P]: weight that corrects for uneven sampling of pairs
+    pair: Tensor  # [S]: index of the pair that shares a key, ascending
+    edge: Tensor  # [2, S]: the edge of each query to the shared key
+    compared: Tensor  # [C]: indices into S whose order is compared
     is_exact: bool
 
     def __len__(self) -> int:
@@ -36,8 +37,8 @@ class Pairs:
 
 
 def agreement(rows: Rows, pairs: Pairs, draws: Resampling) -> tuple[list[Estimate], list[Estimate]]:
-    """Per head: the mean τ over pairs; and the share of pairs that choose the same key, of those
-    in which either could have had the other's choice."""
+    """Per head: the mean τ over pairs; and, among pairs in which each query has the other's first
+    choice as a key, the fraction that rank the same key first."""
     tau, is_comparable = _taus(rows, pairs)
     is_same, could_be = _choices(rows, pairs)
     share = pairs.share[:, None]
@@ -49,36 +50,38 @@ def agreement(rows: Rows, pairs: Pairs, draws: Resampling) -> tuple[list[Estimat
 
 
 def find_pairs(rows: Rows, seed: int = 0) -> Pairs:
-    """All pairs of queries that share two keys or more, or a sample of them in a large graph."""
+    """All pairs of queries that share at least two keys, or a sample of them in a large graph."""
     generator = torch.Generator().manual_seed(seed)
     by_key = torch.sort(rows.key, stable=True).indices  # the edges of each key
-    fan = torch.bincount(rows.key, minlength=rows.num_keys)  # [K]
+    fan = torch.bincount(rows.key, minlength=rows.num_keys)  # [K]: number of queries per key
     num_wedges = int((fan * (fan - 1) // 2).sum())
     is_small = num_wedges <= MAX_WEDGES
-    first, second = _all(fan, by_key) if is_small else _drawn(fan, by_key, generator)
+    first, second = _all_wedges(fan, by_key) if is_small else _sample_wedges(fan, by_key, generator)
     query = rows.query
     code, times = torch.unique(query[first] * rows.num_queries + query[second], return_counts=True)
     ends = code // max(1, rows.num_queries), code % max(1, rows.num_queries)
     kept = ends[0] != ends[1]
-    pairs = _meet(rows, ends[0][kept], ends[1][kept], times[kept], is_small)
-    return _thinned(pairs, generator)
+    pairs = _find_shared(rows, ends[0][kept], ends[1][kept], times[kept], is_small)
+    return _subsample(pairs, generator)
 
 
-def _all(fan: Tensor, by_key: Tensor) -> tuple[Tensor, Tensor]:
-    """Every two edges of the same key, the lower first: both end at queries that share it."""
+def _all_wedges(fan: Tensor, by_key: Tensor) -> tuple[Tensor, Tensor]:
+    """All pairs of edges with the same key, lower index first: their queries share the key."""
     start = fan.cumsum(0) - fan
-    turn = torch.arange(len(by_key)) - start.repeat_interleave(fan)  # place among the key's edges
-    later = by_key.repeat_interleave(turn)
-    base = start.repeat_interleave(fan).repeat_interleave(turn)
-    count = torch.arange(len(later)) - (turn.cumsum(0) - turn).repeat_interleave(turn)
-    return by_key[base + count], later
+    rank = torch.arange(len(by_key)) - start.repeat_interleave(fan)  # among the edges of its key
+    later = by_key.repeat_interleave(rank)
+    base = start.repeat_interleave(fan).repeat_interleave(rank)
+    offset = torch.arange(len(later)) - (rank.cumsum(0) - rank).repeat_interleave(rank)
+    return by_key[base + offset], later
 
 
-def _drawn(fan: Tensor, by_key: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-    """So many of them at random, ordered as above."""
+def _sample_wedges(
+    fan: Tensor, by_key: Tensor, generator: torch.Generator
+) -> tuple[Tensor, Tensor]:
+    """A random sample of the pairs of `_all_wedges`."""
     wedges = (fan.double() * (fan - 1) / 2).cumsum(0)
-    where = torch.rand(8 * MAX_PAIRS, generator=generator, dtype=torch.double) * wedges[-1]
-    key = torch.searchsorted(wedges, where, right=True).clamp_max(len(fan) - 1)
+    drawn = torch.rand(8 * MAX_PAIRS, generator=generator, dtype=torch.double) * wedges[-1]
+    key = torch.searchsorted(wedges, drawn, right=True).clamp_max(len(fan) - 1)
     one = (torch.rand(len(key), generator=generator) * fan[key]).long().clamp_max(fan[key] - 1)
     step = (torch.rand(len(key), generator=generator) * (fan[key] - 1)).long()
     other = (one + 1 + step.clamp_max(fan[key] - 2)) % fan[key]
@@ -87,29 +90,29 @@ def _drawn(fan: Tensor, by_key: Tensor, generator: torch.Generator) -> tuple[Ten
     return by_key[start + low], by_key[start + high]
 
 
-def _meet(rows: Rows, first: Tensor, second: Tensor, times: Tensor, is_exact: bool) -> Pairs:
-    """The keys that two queries share: those of the one with fewer, looked up in the other's."""
+def _find_shared(rows: Rows, first: Tensor, second: Tensor, times: Tensor, is_exact: bool) -> Pairs:
+    """Look up the keys of the query with fewer keys among those of the other query."""
     degree, code = rows.degree, rows.code
     swap = degree[first] > degree[second]
     few, many = torch.where(swap, second, first), torch.where(swap, first, second)
     width = degree[few]
     pair = torch.arange(len(few)).repeat_interleave(width)
-    place = torch.arange(len(pair)) - (width.cumsum(0) - width).repeat_interleave(width)
-    mine = rows.rowptr[few].repeat_interleave(width) + place
-    wanted = many[pair] * rows.num_keys + rows.key[mine]
-    theirs = torch.searchsorted(code, wanted).clamp_max(max(0, len(code) - 1))
-    found = code[theirs] == wanted
-    pair, mine, theirs = pair[found], mine[found], theirs[found]
+    offset = torch.arange(len(pair)) - (width.cumsum(0) - width).repeat_interleave(width)
+    edge = rows.rowptr[few].repeat_interleave(width) + offset
+    target = many[pair] * rows.num_keys + rows.key[edge]
+    other = torch.searchsorted(code, target).clamp_max(max(0, len(code) - 1))
+    is_shared = code[other] == target
+    pair, edge, other = pair[is_shared], edge[is_shared], other[is_shared]
     shared = torch.bincount(pair, minlength=len(few))
-    # A pair is met once for each key it shares, so it counts the less the more it shares.
+    # A pair may be sampled once for each key it shares; the weight corrects for this.
     share = torch.ones(len(few)) if is_exact else times / shared.clamp_min(1)
-    every = torch.arange(len(pair))
-    pairs = Pairs(few, many, share.float(), pair, torch.stack([mine, theirs]), every, is_exact)
+    compared = torch.arange(len(pair))
+    pairs = Pairs(few, many, share.float(), pair, torch.stack([edge, other]), compared, is_exact)
     return _take(pairs, (shared >= 2).nonzero()[:, 0])
 
 
-def _thinned(pairs: Pairs, generator: torch.Generator) -> Pairs:
-    """No more than MAX_PAIRS pairs, and of each no more than MAX_SHARED keys to compare."""
+def _subsample(pairs: Pairs, generator: torch.Generator) -> Pairs:
+    """At most MAX_PAIRS pairs, with at most MAX_SHARED compared keys each."""
     is_exact = pairs.is_exact
     if len(pairs) > MAX_PAIRS:
         chosen = torch.randperm(len(pairs), generator=generator)[:MAX_PAIRS].sort().values
@@ -117,23 +120,23 @@ def _thinned(pairs: Pairs, generator: torch.Generator) -> Pairs:
     order = torch.rand(len(pairs.pair), generator=generator).argsort()
     order = order[torch.sort(pairs.pair[order], stable=True).indices]  # by pair, shuffled within
     count = torch.bincount(pairs.pair, minlength=len(pairs))
-    turn = torch.arange(len(order)) - (count.cumsum(0) - count)[pairs.pair[order]]
-    kept = order[turn < MAX_SHARED].sort().values
+    rank = torch.arange(len(order)) - (count.cumsum(0) - count)[pairs.pair[order]]
+    kept = order[rank < MAX_SHARED].sort().values
     is_exact = is_exact and len(kept) == len(order)
     return replace(pairs, compared=kept, is_exact=is_exact)
 
 
 def _take(pairs: Pairs, chosen: Tensor) -> Pairs:
-    number = torch.full((len(pairs),), -1)
-    number[chosen] = torch.arange(len(chosen))
-    kept = number[pairs.pair] >= 0
+    index = torch.full((len(pairs),), -1)
+    index[chosen] = torch.arange(len(chosen))
+    kept = index[pairs.pair] >= 0
     first, second, share = (each[chosen] for each in (pairs.first, pairs.second, pairs.share))
-    pair, edge = number[pairs.pair[kept]], pairs.edge[:, kept]
+    pair, edge = index[pairs.pair[kept]], pairs.edge[:, kept]
     return Pairs(first, second, share, pair, edge, torch.arange(len(pair)), pairs.is_exact)
 
 
 def _taus(rows: Rows, pairs: Pairs) -> tuple[Tensor, Tensor]:
-    """τ of each pair and head, [P, H], 0 where no comparison is left; and whether one is."""
+    """τ of each pair and head, [P, H]; and whether any comparison is not a tie (else τ is 0)."""
     count = torch.bincount(pairs.pair[pairs.compared], minlength=len(pairs))
     begin = count.cumsum(0) - count
     tau = torch.zeros(len(pairs), rows.num_heads)
@@ -152,9 +155,9 @@ def _taus(rows: Rows, pairs: Pairs) -> tuple[Tensor, Tensor]:
 
 
 def _choices(rows: Rows, pairs: Pairs) -> tuple[Tensor, Tensor]:
-    """Do they choose the same key, and could each have had the other's choice? [P, H] twice"""
+    """Is the first choice the same, and is each one's choice a key of the other? [P, H] each"""
     is_first = rows.is_first
-    # Of all keys that are shared: among a few, equal choices would be met oftener than others.
+    # Over all shared keys: in a subset, equal choices would be over-represented.
     kept = is_first.any(1)[pairs.edge].any(0)
     left, right = (is_first[pairs.edge[side, kept]] for side in (0, 1))  # [firsts, H]
     counted = torch.zeros(len(pairs), rows.num_heads)

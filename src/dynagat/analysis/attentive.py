@@ -22,35 +22,35 @@ from dynagat.analysis.selection import Selection, selectable, selection
 from dynagat.analysis.table import LayerAttention
 from dynagat.analysis.verdict import UNDECIDED, verdict
 
-TOLD_KEYS = 20  # of a ranking, as plain numbers
+MAX_RANKED_KEYS = 20  # keys of a ranking that to_dict contains
 
 
 @dataclass(frozen=True)
 class Head:
-    """What was measured of one head; see docs/microscope.md for each number."""
+    """The measurements of one head; docs/microscope.md explains each number."""
 
     layer: str
     kind: str  # the layer's class
     head: int
     verdict: str
     agreement: Estimate  # mean Kendall's τ of two queries over the keys they share
-    same_choice: Estimate  # share of such pairs that rank the same key first
-    explained: Estimate  # share of comparisons that one ranking of all keys explains
-    by_chance: float  # the same of a head with random scores, on this graph
+    same_choice: Estimate  # fraction of such pairs that rank the same key first
+    explained: Estimate  # fraction of comparisons that one ranking of all keys explains
+    by_chance: float  # `explained` for random scores on this graph
     selection: Selection
-    interaction: Estimate  # share of the scores' variance that is neither query's nor key's
-    entropy: Estimate  # beside that of uniform weights
-    effective: Estimate  # neighbours
-    degree: float  # mean, of queries with two keys or more; nan if none has
-    self_loops: Mass | None  # None where there are none
-    same_label: Mass | None  # of edges that are not loops; None without labels
-    noise: Mass | None  # None without marks
-    alike: Estimate  # mean τ with the layer's other heads; nothing if it has none
+    interaction: Estimate  # fraction of the scores' variance due to neither query nor key alone
+    entropy: Estimate  # relative to uniform weights
+    effective: Estimate  # effective number of neighbours
+    degree: float  # mean degree of queries with at least two keys; nan if there are none
+    self_loops: Mass | None  # None without self-loops
+    same_label: Mass | None  # among edges that are not self-loops; None without labels
+    noise: Mass | None  # None if no noise edges were given
+    alike: Estimate  # mean τ with the layer's other heads; nan if there are none
 
 
 @dataclass(frozen=True, eq=False)
 class Layer:
-    """A layer's heads, and what they share."""
+    """The heads of a layer, and what is measured for the layer as a whole."""
 
     name: str
     kind: str
@@ -58,24 +58,24 @@ class Layer:
     num_queries: int
     num_keys: int
     num_edges: int
-    is_exact: bool  # or from a sample of queries, pairs and comparisons
-    ranking: Tensor  # [K, H]: keys, the best first, by the one ranking of each head
+    is_exact: bool  # False if measured on a sample of queries, pairs and comparisons
+    ranking: Tensor  # [K, H]: the keys in each head's one ranking, best first
     alike: Mapping[tuple[int, int], Estimate]  # τ between two heads' rankings
 
 
 @dataclass(frozen=True, eq=False)
 class Attentiveness:
-    """The answer of `how_attentive`: `print` it, or look into `heads`, `layers`, `attention`."""
+    """Result of `how_attentive`: print it, or use `heads`, `layers` and `attention`."""
 
     layers: tuple[Layer, ...]
-    attention: Attention  # what was captured
+    attention: Attention  # the captured attention
 
     @property
     def heads(self) -> tuple[Head, ...]:
         return tuple(head for layer in self.layers for head in layer.heads)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain numbers and words, for JSON; None where there was nothing to measure."""
+        """Plain numbers and strings, for JSON; None where nothing could be measured."""
         return {
             "layers": [
                 {
@@ -86,7 +86,7 @@ class Attentiveness:
                     "edges": layer.num_edges,
                     "exact": layer.is_exact,
                     "heads": [asdict(head, dict_factory=_plain) for head in layer.heads],
-                    "ranking": layer.ranking[:TOLD_KEYS].T.tolist(),  # of each head, its start
+                    "ranking": layer.ranking[:MAX_RANKED_KEYS].T.tolist(),  # per head
                 }
                 for layer in self.layers
             ]
@@ -99,7 +99,7 @@ class Attentiveness:
 
 
 def _plain(items: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Without nan, of which JSON knows nothing."""
+    """A dict with None instead of nan, which JSON does not have."""
     return {name: None if value != value else value for name, value in items}
 
 
@@ -112,23 +112,24 @@ def how_attentive(
     call: Callable[[nn.Module, Any], Any] | None = None,
     seed: int = 0,
 ) -> Attentiveness:
-    """Run the model once, in evaluation mode, and measure every head.
+    """Run the model once in evaluation mode and measure every attention head.
 
     Args:
         model: any module with attention layers of dynagat or PyG inside.
-        data: what it is run on: a PyG `Data`, `Batch` or `HeteroData`, whose attributes are passed
+        data: the model's input: a PyG `Data`, `Batch` or `HeteroData`, whose attributes are passed
             by the names of the model's parameters; a tuple or a tensor, passed by position; a dict,
-            passed by name; or a loader of such, each of which is run.
-        labels: a class for each node, to tell same-label edges; `data.y`, if it is one.
-        noise: for each edge, whether it is marked as noise.
-        call: how to run the model, `call(model, data)`, where none of the above fits.
-        seed: of the samples and resamples.
+            passed by name; or a loader that yields these, in which case the model is run on each.
+        labels: class of each node, used to find same-label edges. Default: `data.y` if it holds
+            one class per node.
+        noise: [E], whether each edge is a noise edge.
+        call: how to run the model, `call(model, data)`, if none of the above fits.
+        seed: random seed for sampling and resampling.
     """
     with capture(model) as attention, evaluating(model), torch.no_grad():
-        for number, part in enumerate(parts(data)):
-            if number and not has_ids(part) and (labels is not None or noise is not None):
+        for index, part in enumerate(parts(data)):
+            if index and not has_ids(part) and (labels is not None or noise is not None):
                 raise ValueError(
-                    "labels and noise are of one graph: a loader's batches need n_id and e_id"
+                    "labels and noise refer to one graph, so its batches need n_id and e_id"
                 )
             attention.on(part if has_ids(part) else None)
             (call or run)(model, part)
@@ -137,7 +138,7 @@ def how_attentive(
 
 
 def look(model: nn.Module, data: Any, **marks: Any) -> dict[str, Any]:
-    """`how_attentive` as plain numbers and words, for a record; or why there are none."""
+    """`how_attentive` as plain numbers and strings for a record; or an error message."""
     try:
         return how_attentive(model, data, **marks).to_dict()
     except ValueError as error:
@@ -151,7 +152,7 @@ def measure(
     noise: Tensor | None = None,
     seed: int = 0,
 ) -> Attentiveness:
-    """The same of attention that was captured already."""
+    """`how_attentive` for attention that was captured earlier."""
     attention.check()
     names = dict.fromkeys(view.layer for view in attention.seen)
     samples: list[_Sample] = []
@@ -163,16 +164,16 @@ def measure(
     )
     if all(head.verdict == UNDECIDED for layer in layers for head in layer.heads):
         is_single = all(math.isnan(head.degree) for layer in layers for head in layer.heads)
-        shared = "no two queries share two keys that they rank apart"
-        why = "no query has more than one key" if is_single else shared
-        where = ", ".join(layer.name or layer.kind for layer in layers)
-        raise ValueError(f"there is nothing to compare in {where}: {why}")
+        not_shared = "no two queries share two keys with different scores"
+        reason = "no query has more than one key" if is_single else not_shared
+        names = ", ".join(layer.name or layer.kind for layer in layers)
+        raise ValueError(f"there is nothing to compare in {names}: {reason}")
     return Attentiveness(layers, attention)
 
 
 @dataclass(frozen=True, eq=False)
 class _Sample:
-    """What is compared in a graph, and what the graph alone decides: the same for all layers."""
+    """What depends on the graph alone, so that layers on the same graph share it."""
 
     rows: Rows
     pairs: Pairs
@@ -207,7 +208,7 @@ def _layer(
     pairs, comparisons, draws = sample.pairs, sample.comparisons, sample.draws
     agreed, chosen = agreement(rows, pairs, draws)
     inner, effects = interaction(rows, draws)
-    told, places = explained(rows, comparisons, effects, draws)
+    predicted, positions = explained(rows, comparisons, effects, draws)
     picked = selection(rows, sample.selectable, draws)
     relative, effective, degree = sharpness(rows, draws)
     between = alike(rows, comparisons, draws)
@@ -220,7 +221,7 @@ def _layer(
             verdict=verdict(agreed[h].value, chosen[h].value, effective[h].value, degree),
             agreement=agreed[h],
             same_choice=chosen[h],
-            explained=told[h],
+            explained=predicted[h],
             by_chance=sample.by_chance,
             selection=picked[h],
             interaction=inner[h],
@@ -242,7 +243,7 @@ def _layer(
         num_keys=rows.num_keys,
         num_edges=sum(len(view.query) for view in views),
         is_exact=pairs.is_exact and comparisons.is_exact,
-        ranking=rows.key_id[places.argsort(0)],
+        ranking=rows.key_id[positions.argsort(0)],
         alike=between,
     )
 
@@ -250,17 +251,17 @@ def _layer(
 def _check(views: list[LayerAttention]) -> None:
     name = views[0].layer or views[0].kind
     if len({view.num_heads for view in views}) > 1:
-        raise ValueError(f"layer {name!r} had another number of heads in another call")
+        raise ValueError(f"layer {name!r} must have the same number of heads in every call")
     for view in views:
         bad = ~view.weight.isfinite() | (view.ranked.isnan())
         if bad.any():
             head = int(bad.any(0).nonzero()[0])
             count = f"{int(bad[:, head].sum())} of {len(bad)}"
-            raise ValueError(f"layer {name!r}, head {head}: {count} weights are not numbers")
+            raise ValueError(f"layer {name!r}, head {head}: {count} weights are nan or infinite")
 
 
 def _by_chance(rows: Rows, comparisons: Comparisons, draws: Resampling, seed: int) -> float:
-    """What one ranking explains of random scores: the fewer keys are shared, the more."""
+    """`explained` for random scores: it grows when queries share fewer keys."""
     generator = torch.Generator().manual_seed(seed)
     score = torch.rand(len(rows.key), 1, generator=generator)
     random = replace(rows, score=score, weight=score)
@@ -271,7 +272,7 @@ def _by_chance(rows: Rows, comparisons: Comparisons, draws: Resampling, seed: in
 def masses(
     views: list[LayerAttention], labels: Tensor | None, noise: Tensor | None, draws: Resampling
 ) -> tuple[Sequence[Mass | None], Sequence[Mass | None], Sequence[Mass | None]]:
-    """On self-loops, on same-label edges among those that are no loops, on noise among all."""
+    """Attention on self-loops, on same-label edges (self-loops left out), and on noise edges."""
     nothing = [None] * views[0].num_heads
     loops = [view.is_self_loop.cpu() for view in views]
     every = [torch.ones_like(each) for each in loops]
@@ -291,19 +292,21 @@ def masses(
 def _at(values: Tensor, index: Tensor, name: str) -> Tensor:
     index = index.cpu()
     if values.dim() != 1:
-        raise ValueError(f"{name} must have one axis, but has the shape {tuple(values.shape)}")
+        raise ValueError(f"{name} must be 1-D, but has shape {list(values.shape)}")
     if len(index) and int(index.max()) >= len(values):
-        raise ValueError(f"{name} has {len(values)} entries, but {int(index.max())} was met")
+        raise ValueError(
+            f"{name} has {len(values)} entries, but index {int(index.max())} is needed"
+        )
     return values.cpu()[index]
 
 
-def _mean(each: list[Estimate]) -> Estimate:
-    each = [estimate for estimate in each if not math.isnan(estimate.value)]
-    if not each:
+def _mean(estimates: list[Estimate]) -> Estimate:
+    known = [each for each in estimates if not math.isnan(each.value)]
+    if not known:
         return NOTHING
-    count = len(each)
+    count = len(known)
     return Estimate(
-        sum(e.value for e in each) / count,
-        sum(e.low for e in each) / count,
-        sum(e.high for e in each) / count,
+        sum(each.value for each in known) / count,
+        sum(each.low for each in known) / count,
+        sum(each.high for each in known) / count,
     )

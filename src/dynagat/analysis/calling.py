@@ -1,4 +1,4 @@
-"""Running a model on whatever its data are: PyG's Data, tensors, dicts, or a loader of such."""
+"""Run a model on PyG's Data, tensors, a tuple, a dict, or a loader that yields these."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from dynagat.analysis import pyg
 
 @contextmanager
 def evaluating(model: nn.Module) -> Iterator[None]:
-    """In evaluation mode, and then every module as it was."""
+    """Evaluation mode within the block; afterwards every module has its old mode."""
     modes = {module: module.training for module in model.modules()}
     model.eval()
     try:
@@ -25,21 +25,22 @@ def evaluating(model: nn.Module) -> Iterator[None]:
 
 
 def parts(data: Any) -> Iterator[Any]:
-    """The batches of a loader; else the data themselves."""
+    """The batches of a loader; anything else is a single batch."""
     is_list = isinstance(data, (tuple, list)) and not any(map(pyg.is_data, data))
-    is_one = is_list or isinstance(data, (Tensor, dict)) or pyg.is_data(data)
-    if is_one or not hasattr(data, "__iter__"):
+    is_batch = is_list or isinstance(data, (Tensor, dict)) or pyg.is_data(data)
+    if is_batch or not hasattr(data, "__iter__"):
         yield data
     else:
         yield from data
 
 
 def has_ids(part: Any) -> bool:
-    """Is it a sampled batch, which knows the global ids of its nodes and edges?"""
+    """Is it a sampled batch with the global ids of its nodes and edges?"""
     return pyg.is_data(part) and "n_id" in part and "e_id" in part
 
 
 def run(model: nn.Module, data: Any) -> Any:
+    """Call the model with the arguments that `data` provides."""
     if isinstance(data, (tuple, list)):
         return model(*data)
     if isinstance(data, dict):
@@ -54,26 +55,26 @@ def run(model: nn.Module, data: Any) -> Any:
     missing = [name for name in needed if _look_up(data, name) is None]
     if missing:
         raise ValueError(
-            f"data has no {missing[0]!r}, which the model's forward asks for; say how to run it "
-            "with call=lambda model, data: model(...)"
+            f"data has no {missing[0]!r}, which the model's forward requires; pass "
+            "call=lambda model, data: model(...) to run it in another way"
         )
-    wanted = [p.name for p in parameters if p.name in ("edge_attr", "edge_attr_dict")]
+    optional = [p.name for p in parameters if p.name in ("edge_attr", "edge_attr_dict")]
     if any(getattr(module, "edge_dim", None) for module in model.modules()):
-        extra = [name for name in wanted if name not in needed]
+        extra = [name for name in optional if name not in needed]
         needed += [name for name in extra if _look_up(data, name) is not None]
     return model(**{name: getattr(data, name) for name in needed})
 
 
 def _look_up(data: Any, name: str) -> Any:
-    """An attribute of the data; None where there is none."""
+    """An attribute of the data, or None."""
     try:
         return getattr(data, name, None)
-    except KeyError:  # how a HeteroData says that no type has it
+    except KeyError:  # raised by HeteroData if no type has it
         return None
 
 
 def labels_of(data: Any) -> Tensor | None:
-    """`data.y`, if it is a class per node."""
+    """`data.y` if it holds one class per node, else None."""
     if not pyg.is_data(data) or hasattr(data, "node_types"):
         return None
     y = getattr(data, "y", None)

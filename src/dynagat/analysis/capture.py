@@ -1,11 +1,11 @@
-"""capture: what each attention layer of a model attends to, seen while the model runs as always.
+"""capture: record the attention of every layer of a model while it runs.
 
     with capture(model) as attention:
         model(x, edge_index)
     attention.table()
 
-No layer computes anything twice and none is changed: the layers here tell an observer of their ops,
-and those of PyG call a softmax that is overheard. Nothing seen keeps a gradient alive.
+No layer is changed and nothing is computed twice: the ops of our layers have an observer, and the
+softmax that PyG's layers call is wrapped. Captured tensors are detached.
 """
 
 from __future__ import annotations
@@ -35,56 +35,54 @@ Ids = Tensor | Mapping[Any, Tensor] | None  # one array, or one per node or edge
 
 
 class Attention:
-    """All that was seen in a block of `capture`, in the order in which layers were called."""
+    """The attention captured in a `capture` block, in the order of the layers' calls."""
 
     def __init__(self) -> None:
         self._seen: list[LayerAttention] = []
-        self._drafts: list[tuple[Draft, Ids, Ids]] = []  # to be put together when asked for
+        self._drafts: list[tuple[Draft, Ids, Ids]] = []  # evaluated on first use
         self._nodes: Ids = None
         self._edges: Ids = None
 
     @property
     def seen(self) -> list[LayerAttention]:
-        """One entry for each call of a layer."""
+        """One entry per call of a layer."""
         drafts, self._drafts = self._drafts, []
         for draft, nodes, edges in drafts:
             for view in draft():
-                self._seen.append(self._placed(view, nodes, edges))
+                self._seen.append(self._with_ids(view, nodes, edges))
         return self._seen
 
     def on(self, batch: Any = None, *, nodes: Ids = None, edges: Ids = None) -> None:
-        """The calls that follow are on a part of a larger graph, whose ids the table then has.
+        """Use global ids for the calls that follow, which run on a sampled part of a larger graph.
 
         Args:
-            batch: a sampled batch of PyG's, with `n_id` and `e_id`; None: a whole graph again.
-            nodes: the global id of each node of the batch; or a dict of those, by node type.
-            edges: the global id of each edge of the batch; or a dict of those, by edge type.
+            batch: a sampled batch of PyG, with `n_id` and `e_id`; None for a whole graph.
+            nodes: global id of each node of the batch, or a dict of ids by node type.
+            edges: global id of each edge of the batch, or a dict of ids by edge type.
         """
         self._nodes = pyg.ids_of(batch, "n_id") if nodes is None else nodes
         self._edges = pyg.ids_of(batch, "e_id") if edges is None else edges
 
     def table(self) -> Table:
-        """One row per edge and head: tensors, with `to_pandas()` and `to_parquet(path)`."""
+        """Tensors with one row per edge and head, and with `to_pandas` and `to_parquet`."""
         self.check()
         return tabulate(self.seen)
 
     def check(self) -> None:
-        """Refuse to go on with nothing."""
+        """Raise an error if nothing was captured."""
         if not self.seen:
-            raise ValueError(
-                "no attention was captured: call the model inside the block of capture"
-            )
+            raise ValueError("no attention was captured: call the model inside the capture block")
 
     def _add(self, draft: Draft) -> None:
         self._drafts.append((draft, self._nodes, self._edges))
 
-    def _placed(self, view: LayerAttention, nodes: Ids, edges: Ids) -> LayerAttention:
-        """With global ids, and the number of the call."""
+    def _with_ids(self, view: LayerAttention, nodes: Ids, edges: Ids) -> LayerAttention:
+        """The view with global ids and the index of its call."""
         kind = pyg.edge_type_of(view.layer, nodes, edges)
         if kind is None and (isinstance(nodes, Mapping) or isinstance(edges, Mapping)):
             raise ValueError(
-                f"layer {view.layer!r} is of no edge type in its path, so it is not known which of "
-                "the ids given by type are its nodes' and edges'"
+                f"layer {view.layer!r} must have an edge type in its path to use ids by type, but "
+                "has none"
             )
         of_key, of_query = (pyg.of_type(nodes, kind and kind[end]) for end in (0, 2))
         of_edge = pyg.of_type(edges, kind)
@@ -103,11 +101,11 @@ class Attention:
 
 @contextmanager
 def capture(model: nn.Module) -> Iterator[Attention]:
-    """Within the block, every call of an attention layer inside `model` is seen.
+    """Within the block, capture every call of an attention layer inside `model`.
 
-    The layers: those here, and every `MessagePassing` of PyG that calls its `softmax`, as GATConv,
-    GATv2Conv, TransformerConv and RGATConv do; inside any other module, such as HeteroConv. A
-    compiled model runs uncompiled within the block.
+    Supported are the layers of dynagat and every `MessagePassing` layer that calls PyG's `softmax`,
+    such as GATConv, GATv2Conv, TransformerConv and RGATConv, inside any other module such as
+    HeteroConv. A compiled model runs uncompiled within the block.
     """
     if not isinstance(model, nn.Module):
         raise TypeError(f"model must be a torch.nn.Module, but is a {type(model).__name__}")
@@ -121,8 +119,8 @@ def capture(model: nn.Module) -> Iterator[Attention]:
     recorder = _Recorder(attention, layers)
     with ExitStack() as stack:
         stack.enter_context(_uncompiled())
-        stack.enter_context(observing(recorder.see))
-        stack.enter_context(pyg.overhearing(layers, recorder.hear))
+        stack.enter_context(observing(recorder.on_op))
+        stack.enter_context(pyg.observing_softmax(layers, recorder.on_softmax))
         for layer in layers:
             for handle in recorder.hooks_of(layer):
                 stack.callback(handle.remove)
@@ -132,20 +130,22 @@ def capture(model: nn.Module) -> Iterator[Attention]:
 def _layers(model: nn.Module) -> Iterator[tuple[str, nn.Module]]:
     for path, module in model.named_modules():
         if isinstance(module, GraphAttention) or pyg.attends(module):
-            names = [name for name in path.split(".") if name != "_orig_mod"]  # torch.compile's
+            names = [
+                name for name in path.split(".") if name != "_orig_mod"
+            ]  # added by torch.compile
             yield ".".join(names), module
 
 
 _lock = threading.Lock()
-_blocks = 0  # how many are open, in all threads: they share the compiler's stance
+_blocks = 0  # number of open blocks in all threads, which share the compiler's stance
 _stance = ExitStack()
 
 
 @contextmanager
 def _uncompiled() -> Iterator[None]:
-    """What was compiled runs uncompiled within the block, for it may call no hook."""
+    """Run compiled code uncompiled within the block, because it may not call hooks."""
     global _blocks
-    if "torch._dynamo" not in sys.modules:  # then nothing was
+    if "torch._dynamo" not in sys.modules:  # nothing was compiled
         yield
         return
     with _lock:
@@ -163,14 +163,14 @@ def _uncompiled() -> Iterator[None]:
 
 @dataclass
 class _Frame:
-    """A call of a layer that is under way."""
+    """A call of a layer that has not returned yet."""
 
     layer: nn.Module
     arguments: Mapping[str, Any]
-    edges: Any = None  # those that PyG's layer has made of the caller's
+    edges: Any = None  # the edges that PyG's layer computes on
     sights: list[Sight] = field(default_factory=list)
-    heard: list[tuple[Any, Tensor | None, Tensor]] = field(default_factory=list)
-    has_parts: bool = False  # a softmax was over some of the edges
+    softmaxes: list[tuple[Any, Tensor | None, Tensor]] = field(default_factory=list)
+    has_parts: bool = False  # a softmax covered only some of the edges
 
     @property
     def flow(self) -> str:
@@ -178,7 +178,7 @@ class _Frame:
 
 
 class _Recorder:
-    """Knows which layer is running in each thread, and puts together what is seen of it."""
+    """Tracks the running layer in each thread and collects its scores and weights."""
 
     def __init__(self, attention: Attention, layers: Mapping[nn.Module, str]) -> None:
         self.attention, self.layers = attention, layers
@@ -188,26 +188,26 @@ class _Recorder:
         yield layer.register_forward_pre_hook(self._enter, with_kwargs=True)
         yield layer.register_forward_hook(self._leave, with_kwargs=True, always_call=True)
         if not isinstance(layer, GraphAttention):
-            yield from pyg.hook_edges(layer, self._take_edges, self._take_parts)
+            yield from pyg.hook_edges(layer, self._take_edges, self._take_alpha)
 
     @property
     def _frames(self) -> list[_Frame]:
         return self._running.__dict__.setdefault("frames", [])
 
     def __deepcopy__(self, memo: dict) -> _Recorder:
-        return self  # the hooks of a copied model, whose layers it does not know and ignores
+        return self  # hooks of a copied model: its layers are unknown and ignored
 
     def _enter(self, layer: nn.Module, args: tuple, kwargs: dict) -> None:
         if layer not in self.layers:
             return
         try:
             arguments = inspect.signature(layer.forward).bind(*args, **kwargs).arguments
-        except TypeError:  # which forward will raise too, in its own words
+        except TypeError:  # forward will raise its own error
             arguments = {}
         self._frames.append(_Frame(layer, arguments))
 
     def _leave(self, layer: nn.Module, args: tuple, kwargs: dict, out: Any) -> None:
-        if not self._is_running(layer):  # another's hook failed before it was entered
+        if not self._is_running(layer):  # another hook failed before `_enter` was called
             return
         frame = self._frames.pop()
         if out is None:  # it failed
@@ -215,21 +215,26 @@ class _Recorder:
         for draft in _drafts(frame, self.layers[layer]):
             self.attention._add(draft)
 
-    def see(self, sight: Sight) -> None:
+    def on_op(self, sight: Sight) -> None:
         frames = self._frames
         if frames and isinstance(frames[-1].layer, GraphAttention):
             frames[-1].sights.append(sight)
 
-    def hear(self, score: Tensor, weight: Tensor) -> None:
+    def on_softmax(self, score: Tensor, weight: Tensor) -> None:
         frames = self._frames
         if not frames or frames[-1].edges is None:
             return
         num_edges = read_edges(frames[-1].edges, frames[-1].flow).num_edges
         if len(score) != num_edges:
             frames[-1].has_parts = True
-        elif num_edges or not frames[-1].heard:  # no edges: a softmax per relation is of all, too
-            numbers = score.detach().clone(), weight.detach().clone()  # may be written to later
-            frames[-1].heard.append((frames[-1].edges, *numbers))
+        elif (
+            num_edges or not frames[-1].softmaxes
+        ):  # without edges, a softmax per relation also covers all
+            numbers = (
+                score.detach().clone(),
+                weight.detach().clone(),
+            )  # the layer may overwrite them
+            frames[-1].softmaxes.append((frames[-1].edges, *numbers))
 
     def _is_running(self, layer: nn.Module) -> bool:
         return bool(self._frames) and self._frames[-1].layer is layer
@@ -238,35 +243,35 @@ class _Recorder:
         if self._is_running(layer):
             self._frames[-1].edges = inputs[0]
 
-    def _take_parts(self, layer: nn.Module, inputs: tuple, out: Any) -> None:
-        """A softmax per relation: the weights of all are in `_alpha` while the layer propagates."""
+    def _take_alpha(self, layer: nn.Module, inputs: tuple, out: Any) -> None:
+        """With a softmax per relation, `_alpha` holds all weights while the layer propagates."""
         weight = getattr(layer, "_alpha", None)
         if not self._is_running(layer) or not isinstance(weight, Tensor):
             return
         frame = self._frames[-1]
-        if frame.has_parts and not frame.heard:  # not if all edges are of one relation
-            frame.heard.append((inputs[0], None, weight.detach()))
+        if frame.has_parts and not frame.softmaxes:  # not if all edges have the same relation
+            frame.softmaxes.append((inputs[0], None, weight.detach()))
 
 
 def _drafts(frame: _Frame, path: str) -> Iterator[Draft]:
-    """The views of a call: those of our layers later, from arrays that never change."""
+    """The views of a call. Those of our layers are evaluated later: their arrays never change."""
     flow = frame.flow
     named = (frame.arguments.get("edge_index"), frame.arguments.get("adj_t"))
     given = next((each for each in named if each is not None), frame.edges)
-    about = _About(path, type(frame.layer).__name__, _is_one_set(frame), _query_row(given))
+    call = _Call(path, type(frame.layer).__name__, _is_one_set(frame), _query_row(given))
     for sight in frame.sights:
         num_given = read_edges(given, flow).num_edges
         loops = None if _is_whole(sight) else first_loops(read_edges(given, flow).ends())
-        yield partial(_views_of_sight, about, sight, num_given, loops)
-    for seen, score, weight in frame.heard or _silence(frame):
-        ends, asked = (_long(read_edges(each, flow).ends()) for each in (seen, given))
-        edges = (*ends, edge_ids(ends, asked))
+        yield partial(_views_of_sight, call, sight, num_given, loops)
+    for seen, score, weight in frame.softmaxes or _no_edges(frame):
+        ends, given_ends = (_copy(read_edges(each, flow).ends()) for each in (seen, given))
+        edges = (*ends, edge_ids(ends, given_ends))
         flat = None if score is None else _by_head(score)
-        yield partial(_one, _view(about, edges, _by_head(weight), flat))
+        yield partial(_one, _view(call, edges, _by_head(weight), flat))
 
 
-def _silence(frame: _Frame) -> Iterator[tuple[Any, None, Tensor]]:
-    """Where there are no edges, GATConv calls no softmax."""
+def _no_edges(frame: _Frame) -> Iterator[tuple[Any, None, Tensor]]:
+    """Without edges, GATConv calls no softmax."""
     if frame.edges is not None and read_edges(frame.edges, frame.flow).num_edges == 0:
         yield frame.edges, None, torch.empty(0, getattr(frame.layer, "heads", 1))
 
@@ -276,13 +281,13 @@ def _by_head(numbers: Tensor) -> Tensor:  # [E], [E, H] or [E, H, 1] -> [E, H]
 
 
 @dataclass(frozen=True, eq=False)
-class _About:
-    """What a call's views need to know of it."""
+class _Call:
+    """What the views of one call have in common."""
 
     path: str
     kind: str
-    is_one_set: bool  # are queries and keys nodes of one set?
-    query_row: Tensor | None  # the node that each query is, if queries are not nodes
+    is_one_set: bool  # are queries and keys the same nodes?
+    query_row: Tensor | None  # node of each query, if several queries share a node
 
 
 def _one(view: LayerAttention) -> list[LayerAttention]:
@@ -290,45 +295,45 @@ def _one(view: LayerAttention) -> list[LayerAttention]:
 
 
 def _view(
-    about: _About,
+    call: _Call,
     edges: tuple[Tensor, Tensor, Tensor],
     weight: Tensor,
     score: Tensor | None,
 ) -> LayerAttention:
     query, key, edge_id = edges
-    is_loop = (query if about.query_row is None else about.query_row[query]) == key
-    if not about.is_one_set:  # then only those that the layer added
+    is_loop = (query if call.query_row is None else call.query_row[query]) == key
+    if not call.is_one_set:  # then only added self-loops count
         is_loop &= edge_id < 0
-    return LayerAttention(about.path, about.kind, query, key, edge_id, is_loop, weight, score)
+    return LayerAttention(call.path, call.kind, query, key, edge_id, is_loop, weight, score)
 
 
 def _views_of_sight(
-    about: _About, sight: Sight, num_given: int, loops: tuple[Tensor, Tensor] | None
+    call: _Call, sight: Sight, num_given: int, loops: tuple[Tensor, Tensor] | None
 ) -> Iterator[LayerAttention]:
-    """One for each element of the batch; the caller's edges in their order, then loops."""
+    """One view per batch element: the caller's edges in order, then added self-loops."""
     num_edges, device = sight.weights.shape[-2], sight.rowptr.device
     rows = torch.arange(len(sight.rowptr) - 1, device=device).repeat_interleave(sight.rowptr.diff())
     query = rows // sight.num_relations if sight.num_relations > 1 else rows
-    place = sight.edge_id.long()
-    ends = [torch.full((num_edges,), -1, device=device).index_copy_(0, place, each)
+    edge = sight.edge_id.long()
+    ends = [torch.full((num_edges,), -1, device=device).index_copy_(0, edge, each)
             for each in (query, sight.key_index.long())]  # fmt: skip
     edge_id = torch.arange(num_edges, device=device)
     edge_id[num_given:] = -1
     if loops is not None:
-        added = loops[0] < num_edges - num_given  # not if those of a Graph stay, nor in its gaps
+        added = loops[0] < num_edges - num_given  # not the kept loops of a Graph, nor unused ids
         edge_id[num_given + loops[0][added]] = loops[1][added]
     numbers = [each.flatten(0, -3) if each.dim() > 2 else each[None] for each in
                (sight.weights, sight.scores)]  # fmt: skip
     if not _is_whole(sight):
-        there = (ends[0] >= 0).nonzero()[:, 0]
-        *ends, edge_id = (each.index_select(0, there) for each in (*ends, edge_id))
-        numbers = [each.index_select(1, there) for each in numbers]
+        used = (ends[0] >= 0).nonzero()[:, 0]
+        *ends, edge_id = (each.index_select(0, used) for each in (*ends, edge_id))
+        numbers = [each.index_select(1, used) for each in numbers]
     for weight, score in zip(*numbers, strict=True):
-        yield _view(about, (ends[0], ends[1], edge_id), weight, score)
+        yield _view(call, (ends[0], ends[1], edge_id), weight, score)
 
 
 def _is_whole(sight: Sight) -> bool:
-    """Does an edge bear every number? Not if loops replaced some."""
+    """Is every edge id in use? Not if self-loops were replaced."""
     return len(sight.edge_id) == sight.weights.shape[-2]
 
 
@@ -338,13 +343,13 @@ def _query_row(given: Any) -> Tensor | None:
     )
 
 
-def _long(ends: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
-    """Copies, for what was seen must not change when the caller's edges do."""
+def _copy(ends: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
+    """int64 copies, which do not change with the caller's edges."""
     return ends[0].to(torch.long, copy=True), ends[1].to(torch.long, copy=True)
 
 
 def _is_one_set(frame: _Frame) -> bool:
-    """Are queries and keys nodes of one set? A pair may be all nodes and the first of them."""
+    """Are queries and keys the same nodes? In a pair, the queries may be the first keys."""
     x = frame.arguments.get("x")
     if not isinstance(x, (tuple, list)):
         return True

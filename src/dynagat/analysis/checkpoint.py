@@ -1,7 +1,7 @@
-"""A checkpoint alone as a model: the GAT and GATv2 layers that its names and shapes tell of.
+"""Rebuild a model from a checkpoint alone: the GAT and GATv2 layers its names and shapes imply.
 
-The layers are put one after the other with ReLU between, self-loops added and slope 0.2, as
-PyG's and DGL's defaults have it. What lies after the last one has no say in what is attended to.
+The layers are stacked with ReLU between them, with added self-loops and slope 0.2, the defaults of
+PyG. Whatever comes after the last attention layer does not affect the attention.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ from torch import Tensor, nn
 from dynagat.nn import GATConv, GATv2Conv
 from dynagat.nn.convert import convert
 
-NESTED = ("state_dict", "model_state_dict", "model", "network")  # where trainers put the weights
+NESTED = ("state_dict", "model_state_dict", "model", "network")  # common keys for the weights
 State = Mapping[str, Tensor]
 
 
 @final
 class AttentionStack(nn.Module):
-    """x <- ReLU(layer(x, edge_index)), layer after layer; the last one without the ReLU."""
+    """x <- ReLU(layer(x, edge_index)) for each layer; no ReLU after the last one."""
 
     def __init__(self, layers: Mapping[str, nn.Module]) -> None:
         super().__init__()
         self.names = tuple(layers)
-        for name, layer in layers.items():  # under the path it has in the checkpoint
+        for name, layer in layers.items():  # at its path in the checkpoint
             *above, last = name.split(".")
             module: nn.Module = self
             for part in above:
@@ -50,66 +50,66 @@ class AttentionStack(nn.Module):
 
 
 def read_checkpoint(path: Path | str) -> AttentionStack:
-    """The attention layers in a file that torch.save wrote a state dict to."""
+    """The attention layers of a state dict that was saved with torch.save."""
     state = convert(_state(_load(Path(path)), Path(path)))
     prefixes = list(dict.fromkeys(_prefix(key) for key in state if _is_vector(key)))
     if not prefixes:
-        some = ", ".join(list(state)[:4])
+        names = ", ".join(list(state)[:4])
         raise ValueError(
-            f"{path} holds no GATConv or GATv2Conv; it starts with {some}. The heads of other "
-            "layers can't be told: inspect a Python file that exposes model and data"
+            f"{path} holds no GATConv or GATv2Conv; it starts with {names}. Other layers can't be "
+            "rebuilt from a checkpoint: inspect a Python file that defines model and data"
         )
     _check_rest(state, prefixes, path)
     parts = [{k.removeprefix(p): v for k, v in state.items() if k.startswith(p)} for p in prefixes]
     layers = {}
-    for place, (prefix, part) in enumerate(zip(prefixes, parts, strict=True)):
-        wide = None if place + 1 == len(parts) else _in_channels(parts[place + 1])
-        layers[prefix.rstrip(".") or "layer"] = _layer(part, wide, prefix, path)
+    widths = [*map(_in_channels, parts[1:]), None]
+    for prefix, part, next_width in zip(prefixes, parts, widths, strict=True):
+        layers[prefix.rstrip(".") or "layer"] = _layer(part, next_width, prefix, path)
     return AttentionStack(layers)
 
 
 def load_into(model: nn.Module, path: Path | str) -> None:
-    """Load a file's state dict into a model, or say what does not fit."""
+    """Load the state dict of a file into a model."""
     try:
         model.load_state_dict(_state(_load(Path(path)), Path(path)))
     except RuntimeError as error:
-        why = str(error).splitlines()[-1].strip()
-        raise ValueError(f"{path} does not fit the model: {why}") from None
+        reason = str(error).splitlines()[-1].strip()
+        raise ValueError(f"{path} does not fit the model: {reason}") from None
 
 
 def read_data(path: Path | str) -> dict[str, Tensor]:
-    """x, edge_index and more, by name: from .npz, or from .pt of a dict or of PyG's `Data`."""
+    """x, edge_index and other tensors by name, from an .npz file or a saved dict or PyG `Data`."""
     path = Path(path)
     try:
         if path.suffix == ".npz":
             with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
-                found: Any = {name: torch.from_numpy(arrays[name]) for name in arrays.files}
+                data: Any = {name: torch.from_numpy(arrays[name]) for name in arrays.files}
         else:
-            found = _load(path)
+            data = _load(path)
     except (ValueError, zipfile.BadZipFile) as error:
         raise ValueError(f"{path} can't be read: {error}") from None
-    found = found.to_dict() if hasattr(found, "to_dict") else found
-    if not isinstance(found, Mapping):
+    data = data.to_dict() if hasattr(data, "to_dict") else data
+    if not isinstance(data, Mapping):
         raise ValueError(
-            f"{path} must hold x and edge_index by name, but is a {type(found).__name__}"
+            f"{path} must hold a dict with x and edge_index, but holds a {type(data).__name__}"
         )
     for name in ("x", "edge_index"):
-        if name not in found:
-            raise ValueError(f"{path} must hold {name}; it holds {', '.join(map(str, found))}")
-    return {name: value for name, value in found.items() if isinstance(value, Tensor)}
+        if name not in data:
+            raise ValueError(f"{path} must hold {name}; it holds {', '.join(map(str, data))}")
+    return {name: value for name, value in data.items() if isinstance(value, Tensor)}
 
 
 def _load(path: Path) -> Any:
-    """Tensors only, and PyG's `Data` if it is there: no code is run."""
+    """Load tensors and, if PyG is installed, its `Data`; code in the file is never run."""
     try:
-        with _trusting_data():
+        with _allow_pyg_data():
             return torch.load(path, map_location="cpu", weights_only=True)
     except (pickle.UnpicklingError, RuntimeError, EOFError) as error:
-        why = str(error).splitlines()[0] if str(error) else "it is cut short"
-        raise ValueError(f"{path} is not a file of tensors that torch.save wrote: {why}") from None
+        reason = str(error).splitlines()[0] if str(error) else "it is truncated"
+        raise ValueError(f"{path} is not a file of tensors from torch.save: {reason}") from None
 
 
-def _trusting_data() -> Any:
+def _allow_pyg_data() -> Any:
     if importlib.util.find_spec("torch_geometric") is None:
         return nullcontext()
     from torch_geometric.data import data, storage
@@ -118,35 +118,35 @@ def _trusting_data() -> Any:
     return torch.serialization.safe_globals(kinds)
 
 
-def _state(found: Any, path: Path) -> State:
+def _state(saved: Any, path: Path) -> State:
     for name in NESTED:
-        if isinstance(found, Mapping) and isinstance(found.get(name), Mapping):
-            found = found[name]
-    if not isinstance(found, Mapping) or not all(isinstance(v, Tensor) for v in found.values()):
-        raise ValueError(f"{path} must hold a state dict, but holds a {type(found).__name__}")
-    return {str(key).removeprefix("module."): value for key, value in found.items()}
+        if isinstance(saved, Mapping) and isinstance(saved.get(name), Mapping):
+            saved = saved[name]
+    if not isinstance(saved, Mapping) or not all(isinstance(v, Tensor) for v in saved.values()):
+        raise ValueError(f"{path} must hold a state dict, but holds a {type(saved).__name__}")
+    return {str(key).removeprefix("module."): value for key, value in saved.items()}
 
 
 def _is_vector(key: str) -> bool:
-    """Is it the name of an attention vector, of which each layer has one?"""
+    """Is it the attention vector by which a layer is recognised?"""
     return key.rpartition(".")[2] in ("att", "att_src")
 
 
 def _prefix(key: str) -> str:
-    """The layer's: "convs.0." of "convs.0.att"."""
+    """The prefix of a layer: "convs.0." for "convs.0.att"."""
     return key[: key.rfind(".") + 1]
 
 
 def _check_rest(state: State, prefixes: list[str], path: Any) -> None:
-    """Refuse what would change the layers' inputs: anything before the last, and norms."""
+    """Reject modules that would change the layers' inputs: any before the last layer, and norms."""
     keys = list(state)
-    last = max(place for place, key in enumerate(keys) if key.startswith(prefixes[-1]))
-    for place, key in enumerate(keys):
-        is_layers = any(key.startswith(prefix) for prefix in prefixes)
-        if not is_layers and (place < last or "norm" in key or "bn" in key):
+    last = max(index for index, key in enumerate(keys) if key.startswith(prefixes[-1]))
+    for index, key in enumerate(keys):
+        is_attention = key.startswith(tuple(prefixes))
+        if not is_attention and (index < last or "norm" in key or "bn" in key):
             raise ValueError(
-                f"{path} holds {key}, whose place between the layers a checkpoint does not tell; "
-                "inspect a Python file that exposes model and data, with --checkpoint"
+                f"{path} holds {key}, but a checkpoint does not say between which layers it is "
+                "used; inspect a Python file that defines model and data, with --checkpoint"
             )
 
 
@@ -176,6 +176,6 @@ def _layer(part: State, next_width: int | None, prefix: str, path: Any) -> nn.Mo
     try:
         layer.load_state_dict(part)
     except RuntimeError as error:
-        why = str(error).splitlines()[-1].strip()
-        raise ValueError(f"{path}: {prefix}* is not a {kind.__name__} of today: {why}") from None
+        reason = str(error).splitlines()[-1].strip()
+        raise ValueError(f"{path}: {prefix}* is not a known {kind.__name__}: {reason}") from None
     return layer

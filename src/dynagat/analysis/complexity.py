@@ -1,6 +1,6 @@
-"""What a layer costs: its time beside O(|V| d d' + |E| d'), and its parameters beside the paper's.
+"""The cost of a layer: its time compared with O(|V| d d' + |E| d'), and its number of parameters.
 
-Here d is the width of x and d' = C that of the one head's output.
+Here d is the width of x, and d' = C is the width of the output of the only head.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from dynagat.nn import DPGATConv, GATConv, GATv2Conv
 from dynagat.nn.core import GraphAttention
 
 LAYERS = {"gat": GATConv, "gatv2": GATv2Conv, "dpgat": DPGATConv}
-TOLERANCE = 0.25  # of an exponent, for sizes that outgrow a cache cost more than their share
+TOLERANCE = 0.25  # of an exponent: sizes beyond the CPU's cache cost more than proportionally
 
 
 # Time
@@ -37,7 +37,7 @@ class Problem:
     out_dim: int
 
     def forward(self, kind: Callable[..., GraphAttention]) -> Callable[[], object]:
-        """The pass of a layer of this kind, ready to be timed."""
+        """The forward pass of a layer of this kind, ready to be timed."""
         query, key = torch.randint(self.num_nodes, (2, self.num_edges))
         graph = Graph.from_edges(query, key, self.num_nodes)
         x = torch.randn(self.num_nodes, self.in_dim)
@@ -45,7 +45,7 @@ class Problem:
         return lambda: layer(x, graph)
 
 
-# In each, the other term of |V| d d' + |E| d' is small, and so are costs that do not grow.
+# In each, the other term of |V| d d' + |E| d' and the constant costs are small.
 BY_NODES = Problem(num_nodes=4000, num_edges=1000, in_dim=512, out_dim=256)
 BY_EDGES = Problem(num_nodes=500, num_edges=100_000, in_dim=4, out_dim=64)
 VARIED = (
@@ -63,7 +63,7 @@ class Scaling:
     """seconds ≈ constant · size^exponent, as one size of a problem grows"""
 
     mechanism: str
-    term: str  # the one that dominates
+    term: str  # the dominating term
     varied: str
     sizes: tuple[int, ...]
     seconds: tuple[float, ...]
@@ -73,51 +73,53 @@ class Scaling:
         return fit_exponent(self.sizes, self.seconds)
 
     def __str__(self) -> str:
-        spent = f"{1e3 * self.seconds[0]:.2g} to {1e3 * self.seconds[-1]:.3g} ms"
+        times = f"{1e3 * self.seconds[0]:.2g} to {1e3 * self.seconds[-1]:.3g} ms"
         sizes = f"{self.sizes[0]} to {self.sizes[-1]}"
         return (
-            f"{self.mechanism}, {self.term} large: time grows as {self.varied}^{self.exponent:.2f} "
-            f"({self.varied} = {sizes}: {spent})"
+            f"{self.mechanism}, large {self.term}: time grows as {self.varied}^{self.exponent:.2f} "
+            f"({self.varied} = {sizes}: {times})"
         )
 
 
 def fit_exponent(sizes: Sequence[float], seconds: Sequence[float]) -> float:
-    """The slope of log seconds over log size, by least squares."""
+    """The slope of log seconds against log size, by least squares."""
     if len(sizes) != len(seconds) or len(set(sizes)) < 2:
         raise ValueError(
-            "sizes must hold at least two different sizes, one for each of seconds, "
-            f"but are {list(sizes)} for {len(seconds)} of those"
+            "sizes must contain at least two different sizes, one per entry of seconds, "
+            f"but are {list(sizes)} for {len(seconds)} entries"
         )
-    if not all(0 < number < math.inf for number in (*sizes, *seconds)):
+    if not all(0 < value < math.inf for value in (*sizes, *seconds)):
         raise ValueError(f"sizes and seconds must be positive, but are {sizes} and {seconds}")
     return float(np.polyfit(np.log(sizes), np.log(seconds), 1)[0])
 
 
 def time_exponents(mechanisms: Sequence[str] = ("gatv2",), repeats: int = 7) -> list[Scaling]:
-    """Forward time of one head on one thread as |V|, |E|, d and d' grow, each by itself."""
+    """Forward time of one head on one thread as |V|, |E|, d and d' grow, one at a time."""
     unknown = [name for name in mechanisms if name not in LAYERS]
     if unknown:
-        raise ValueError(f"mechanisms must be of {', '.join(LAYERS)}, but hold {unknown[0]!r}")
-    found = []
+        raise ValueError(
+            f"mechanisms must be among {', '.join(LAYERS)}, but contain {unknown[0]!r}"
+        )
+    scalings = []
     with _one_thread(), torch.no_grad():
         for name in mechanisms:
             for term, problem, field, sizes in VARIED:
                 passes = [replace(problem, **{field: size}).forward(LAYERS[name]) for size in sizes]
                 seconds = tuple(median_seconds(passes, repeats))
-                found.append(Scaling(name, term, SYMBOLS[field], sizes, seconds))
-    return found
+                scalings.append(Scaling(name, term, SYMBOLS[field], sizes, seconds))
+    return scalings
 
 
 def median_seconds(passes: Sequence[Callable[[], object]], repeats: int) -> list[float]:
-    """The median processor time of each pass, taken in turns so that all see the same weather."""
-    taken: list[list[float]] = [[] for _ in passes]
-    for turn in range(repeats + 1):
-        for run, own in zip(passes, taken, strict=True):
-            start = time.process_time()  # what other processes take does not count
+    """The median processor time of each pass; they alternate, so that load affects all equally."""
+    times: list[list[float]] = [[] for _ in passes]
+    for repeat in range(repeats + 1):
+        for run, seconds in zip(passes, times, strict=True):
+            start = time.process_time()  # excludes other processes
             run()
-            if turn:  # the first pass of each warms up
-                own.append(time.process_time() - start)
-    return [statistics.median(own) for own in taken]
+            if repeat:  # the first run is a warm-up
+                seconds.append(time.process_time() - start)
+    return [statistics.median(seconds) for seconds in times]
 
 
 @contextmanager
@@ -137,7 +139,7 @@ def _one_thread() -> Iterator[None]:
 
 @dataclass(frozen=True)
 class ParameterCount:
-    """What the paper's formula gives, and what the module has."""
+    """The number of parameters by the paper's formula, and that of the module."""
 
     what: str
     formula: str
@@ -149,7 +151,7 @@ class ParameterCount:
 
 
 def parameter_counts(in_dim: int, out_dim: int) -> list[ParameterCount]:
-    """The paper's table for d = in_dim and d' = d_k = out_dim: one head, no biases."""
+    """The paper's table for d = in_dim and d' = d_k = out_dim, with one head and no bias."""
     d, c = in_dim, out_dim
     gat, gatv2, dpgat = (make(d, c, bias=False) for make in LAYERS.values())
     shared_gatv2 = GATv2Conv(d, c, bias=False, share_weights=True)
@@ -171,13 +173,13 @@ def parameter_counts(in_dim: int, out_dim: int) -> list[ParameterCount]:
 
 
 def certificates() -> list[Certificate]:
-    """The time of all mechanisms, which takes some ten seconds, and their parameters."""
+    """The time of all mechanisms, which takes about ten seconds, and their parameters."""
     counts = [count for dims in ((16, 8), (128, 256)) for count in parameter_counts(*dims)]
     return [certify_times(time_exponents(tuple(LAYERS), repeats=3)), certify_counts(counts)]
 
 
 def certify_times(scalings: Sequence[Scaling]) -> Certificate:
-    """Shown if no exponent is above 1: O bounds from above, and small sizes cost more than it."""
+    """Shown if no exponent exceeds 1. Lower ones are fine: O() is an upper bound."""
     shown = all(scaling.exponent <= 1 + TOLERANCE for scaling in scalings)
     return Certificate("Time", "O(|V| d d' + |E| d')", shown, tuple(map(str, scalings)))
 

@@ -1,4 +1,4 @@
-"""A Python file that exposes `model` and `data`, and may expose more that how_attentive takes."""
+"""Read a Python file that defines `model` and `data`, and optional arguments of how_attentive."""
 
 from __future__ import annotations
 
@@ -14,27 +14,27 @@ OPTIONAL = ("labels", "noise", "call", "names")
 
 
 def read_exposed(path: Path | str) -> dict[str, Any]:
-    """model, data, and of labels, noise, call and names what the file has."""
+    """`model`, `data`, and those of labels, noise, call and names that the file defines."""
     path = Path(path)
     if not path.is_file():
         raise ValueError(f"{path} is not a file")
-    found = _run(path)
+    variables = _run(path)
     for name in ("model", "data"):
-        if found.get(name) is None:
-            raise ValueError(f"{path} must expose {name}, what is to be inspected, but has none")
-    if not isinstance(found["model"], nn.Module):
-        kind = type(found["model"]).__name__
-        raise ValueError(f"{path} must expose a torch.nn.Module as model, but it is a {kind}")
-    return {name: found[name] for name in ("model", "data", *OPTIONAL) if name in found}
+        if variables.get(name) is None:
+            raise ValueError(f"{path} must define {name}, but does not")
+    if not isinstance(variables["model"], nn.Module):
+        kind = type(variables["model"]).__name__
+        raise ValueError(f"model in {path} must be a torch.nn.Module, but is a {kind}")
+    return {name: variables[name] for name in ("model", "data", *OPTIONAL) if name in variables}
 
 
 def _run(path: Path) -> dict[str, Any]:
-    """As `python path` would, but not as the main program; its neighbours can be imported."""
+    """Run the file like `python path`, but not as __main__; it can import files next to it."""
     folder = str(path.resolve().parent)
     sys.path.insert(0, folder)
     try:
         return runpy.run_path(str(path), run_name="inspected")
-    except Exception as error:  # whatever the file may raise
+    except Exception as error:  # the file may raise anything
         lines = [each.lineno for each in traceback.extract_tb(error.__traceback__)
                  if Path(each.filename) == path]  # fmt: skip
         where = f", line {lines[-1]}" if lines else ""

@@ -1,6 +1,6 @@
-"""glance: on what each head's attention lies, and how much its scores interact; no rankings.
+"""glance: a fast `how_attentive` without rankings, for sweeps of many runs.
 
-What `how_attentive` measures in a tenth of its time: for sweeps of many runs.
+It measures where attention is and how scores interact, in about a tenth of the time.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ DIGITS = 5
 def glance(
     model: nn.Module, data: Any, *, labels: Tensor | None = None, noise: Tensor | None = None
 ) -> dict[str, Any]:
-    """Plain numbers for a record, in the form of `Attentiveness.to_dict`; or why there are none."""
+    """Plain numbers for a record, in the form of `Attentiveness.to_dict`; or an error message."""
     try:
         with capture(model) as attention, evaluating(model), torch.no_grad():
             run(model, data)
@@ -51,22 +51,27 @@ def _layer(
             "interaction": asdict(inner[h]),
             "effective": asdict(effective[h]),
             "degree": degree,
-            "self_loops": _told(loops[h]),
-            "same_label": _told(same[h]),
-            "noise": _told(marked[h]),
+            "self_loops": _as_dict(loops[h]),
+            "same_label": _as_dict(same[h]),
+            "noise": _as_dict(marked[h]),
         }
         for h in range(rows.num_heads)
     ]
-    told = {"name": view.layer, "kind": view.kind, "queries": rows.num_queries}
-    return told | {"edges": len(view.query), "heads": _rounded(heads)}
+    return {
+        "name": view.layer,
+        "kind": view.kind,
+        "queries": rows.num_queries,
+        "edges": len(view.query),
+        "heads": _rounded(heads),
+    }
 
 
-def _told(mass: Mass | None) -> dict[str, Any] | None:
+def _as_dict(mass: Mass | None) -> dict[str, Any] | None:
     return None if mass is None else asdict(mass)
 
 
 def _rounded(value: Any) -> Any:
-    """To digits that mean something; None for nan."""
+    """Floats rounded to DIGITS digits; None for nan."""
     if isinstance(value, dict):
         return {name: _rounded(each) for name, each in value.items()}
     if isinstance(value, list):

@@ -1,4 +1,4 @@
-"""One ranking of all keys, and how many of the queries' own comparisons it explains."""
+"""One ranking of all keys, and the fraction of the queries' own comparisons that it explains."""
 
 from __future__ import annotations
 
@@ -14,28 +14,29 @@ from dynagat.analysis.resample import Estimate, Resampling
 from dynagat.analysis.rows import Rows, signs
 from dynagat.native import kernels
 
-MAX_COMPARISONS = 1_000_000  # up to so many all are made
-MAX_QUERIES = 10_000  # else so many queries are drawn,
-MAX_OF_QUERY = 64  # and so many comparisons of each
-FEW_KEYS = 10  # up to so many all orders are searched
+MAX_COMPARISONS = 1_000_000  # up to this many, all comparisons are used
+MAX_QUERIES = 10_000  # otherwise, a sample of this many queries
+MAX_OF_QUERY = 64  # and this many comparisons per query
+FEW_KEYS = 10  # up to this many keys, the best of all orders is computed
+SOME_KEYS = 128  # up to this many, the order is improved by moving single keys
 
 
 @dataclass(frozen=True, eq=False)
 class Comparisons:
-    """Within a query, which of two keys is ranked higher? In a large graph, a sample of these."""
+    """Pairs of keys of the same query; in a large graph, a sample of them."""
 
     query: Tensor  # [M]
     edge: Tensor  # [2, M]: the edges to the two keys
-    share: Tensor  # [M]: so much that those of a query sum to one
+    share: Tensor  # [M]: weights that sum to one within each query
     is_exact: bool
 
     def signs(self, rows: Rows) -> Tensor:
-        """[M, H]: 1 if the first is ranked higher, -1 if the second, 0 if they are equal."""
+        """[M, H]: 1 if the first key is ranked higher, -1 if the second, 0 if they are tied."""
         return signs(rows.score[self.edge[0]], rows.score[self.edge[1]])
 
 
 def find_comparisons(rows: Rows, seed: int = 0) -> Comparisons:
-    """All, or, of the queries with two keys or more, some of some."""
+    """All comparisons, or a sample of them in a large graph."""
     generator = torch.Generator().manual_seed(seed)
     count = rows.degree * (rows.degree - 1) // 2
     is_exact = int(count.sum()) <= MAX_COMPARISONS
@@ -43,63 +44,67 @@ def find_comparisons(rows: Rows, seed: int = 0) -> Comparisons:
     if not is_exact:
         chosen = torch.randperm(len(queries), generator=generator)[:MAX_QUERIES]
         queries = queries[chosen.sort().values]
-    few = count[queries] if is_exact else count[queries].clamp_max(MAX_OF_QUERY)
-    query = queries.repeat_interleave(few)
-    turn = torch.arange(len(query)) - (few.cumsum(0) - few).repeat_interleave(few)
+    size = count[queries] if is_exact else count[queries].clamp_max(MAX_OF_QUERY)
+    query = queries.repeat_interleave(size)
+    position = torch.arange(len(query)) - (size.cumsum(0) - size).repeat_interleave(size)
     drawn = torch.rand(len(query), generator=generator, dtype=torch.double) * count[query]
-    number = torch.where(few.repeat_interleave(few) < count[query], drawn.long(), turn)
-    edge = _unrank(number) + rows.rowptr[query]
-    return Comparisons(query, edge, 1 / few.repeat_interleave(few), is_exact)
+    sizes = size.repeat_interleave(size)
+    index = torch.where(sizes < count[query], drawn.long(), position)
+    edge = _unrank(index) + rows.rowptr[query]
+    return Comparisons(query, edge, 1 / sizes, is_exact)
 
 
-def _unrank(number: Tensor) -> Tensor:
-    """The n-th of the pairs (0, 1), (0, 2), (1, 2), (0, 3), ..: [2, M]"""
-    high = ((1 + (1 + 8 * number.double()).sqrt()) / 2).long()
-    high -= (high * (high - 1) // 2 > number).long()  # where the root was rounded up
-    high += (high * (high + 1) // 2 <= number).long()
-    return torch.stack([number - high * (high - 1) // 2, high])
+def _unrank(index: Tensor) -> Tensor:
+    """[M] -> [2, M]: the pairs at these positions in (0, 1), (0, 2), (1, 2), (0, 3), ..."""
+    high = ((1 + (1 + 8 * index.double()).sqrt()) / 2).long()
+    high -= (high * (high - 1) // 2 > index).long()  # if the root was rounded up
+    high += (high * (high + 1) // 2 <= index).long()
+    return torch.stack([index - high * (high - 1) // 2, high])
 
 
 def explained(
     rows: Rows, comparisons: Comparisons, effects: Tensor, draws: Resampling
 ) -> tuple[list[Estimate], Tensor]:
-    """Per head: the share of comparisons that one ranking of all keys explains; and the places of
-    the keys in it, [K, H], 0 for the best. Each query counts alike.
+    """Per head: the fraction of comparisons that one ranking of all keys explains, where each query
+    counts equally; and the position of each key in that ranking, [K, H], 0 for the best.
 
     Args:
-        effects: [K, H], the keys' share in the scores, by which contradictions are settled.
+        effects: [K, H], the keys' effects on the scores, which decide contradictions.
     """
     signs = comparisons.signs(rows)
-    places = _improved(rows, comparisons, signs, rank_keys(rows, effects))
-    right = _told(rows, comparisons, signs, places)
-    above, below = (_by_query(rows, comparisons, each) for each in (right, signs.abs()))
-    return draws.ratio(above, below), places
+    positions = _improve(rows, comparisons, signs, rank_keys(rows, effects))
+    correct = _is_predicted(rows, comparisons, signs, positions)
+    above, below = (_by_query(rows, comparisons, each) for each in (correct, signs.abs()))
+    return draws.ratio(above, below), positions
 
 
 def rank_keys(rows: Rows, effects: Tensor) -> Tensor:
-    """[K, H]: the place of each key in an order that no query's ranking contradicts, if there is
-    one; where there is a choice or a contradiction, keys of larger effect [K, H] go first."""
+    """[K, H]: the position of each key in an order that no query's ranking contradicts, if such an
+    order exists. Ties and contradictions are decided by `effects` [K, H], larger first."""
     if kernels is None:
         columns = [_rank_in_python(rows, effects, head) for head in range(rows.num_heads)]
         return torch.stack(columns, dim=1)
     arrays = [rows.rowptr.int(), rows.key.int()]
     arrays += [each.T.double().contiguous() for each in (rows.score, effects)]
-    places = torch.zeros(rows.num_heads, rows.num_keys, dtype=torch.int32)
+    positions = torch.zeros(rows.num_heads, rows.num_keys, dtype=torch.int32)
     kernels.rank(
-        arrays=[array.data_ptr() for array in (*arrays, places)],
+        arrays=[array.data_ptr() for array in (*arrays, positions)],
         queries=rows.num_queries,
         keys=rows.num_keys,
         edges=len(rows.key),
         heads=rows.num_heads,
         threads=torch.get_num_threads(),
     )
-    return places.T.long()
+    return positions.T.long()
 
 
-def _told(rows: Rows, comparisons: Comparisons, signs: Tensor, places: Tensor) -> Tensor:
-    """[M, H]: is the comparison, if it has a winner, as the places say?"""
-    first, second = (places[rows.key[edge]] for edge in comparisons.edge)
+def _is_predicted(rows: Rows, comparisons: Comparisons, signs: Tensor, positions: Tensor) -> Tensor:
+    """[M, H]: does the ranking predict this comparison? Ties count as no."""
+    first, second = (positions[rows.key[edge]] for edge in comparisons.edge)
     return ((second - first).sign() * signs > 0).to(signs.dtype)
+
+
+_told = _is_predicted  # the name that tests/test_order.py uses
 
 
 def _by_query(rows: Rows, comparisons: Comparisons, values: Tensor) -> Tensor:
@@ -108,13 +113,13 @@ def _by_query(rows: Rows, comparisons: Comparisons, values: Tensor) -> Tensor:
     return zeros.index_add(0, comparisons.query, values.float() * comparisons.share[:, None])
 
 
-def _improved(rows: Rows, comparisons: Comparisons, signs: Tensor, places: Tensor) -> Tensor:
-    """With few keys: the best of all orders; with some: move each key to where it contradicts
-    least, until none can be moved."""
-    if rows.num_keys > 128:
-        return places
+def _improve(rows: Rows, comparisons: Comparisons, signs: Tensor, positions: Tensor) -> Tensor:
+    """Up to FEW_KEYS keys: the best of all orders. Up to SOME_KEYS: move single keys to where they
+    contradict the fewest comparisons, until no move helps."""
+    if rows.num_keys > SOME_KEYS:
+        return positions
     first, second = (rows.key[edge] for edge in comparisons.edge)
-    found = []
+    columns = []
     for head in range(rows.num_heads):
         wins = torch.zeros(rows.num_keys, rows.num_keys, dtype=torch.double)
         value = (signs[:, head] * comparisons.share).double()
@@ -122,35 +127,36 @@ def _improved(rows: Rows, comparisons: Comparisons, signs: Tensor, places: Tenso
         if rows.num_keys <= FEW_KEYS:
             order = _best_order((wins - wins.T).tolist())
         else:
-            order = _settled(places[:, head].argsort().tolist(), wins - wins.T)
-        found.append(torch.tensor(order, dtype=torch.long).argsort())
-    return torch.stack(found, dim=1)
+            order = _local_search(positions[:, head].argsort().tolist(), wins - wins.T)
+        columns.append(torch.tensor(order, dtype=torch.long).argsort())
+    return torch.stack(columns, dim=1)
 
 
 def _best_order(net: list[list[float]]) -> list[int]:
-    """Set by set of the keys that come first: which of them is best the last?"""
+    """Dynamic programming over sets of keys: which key is best placed last in each set?"""
     keys = range(len(net))
     worth, last = [0.0] * (1 << len(net)), [0] * (1 << len(net))
-    for some in range(1, 1 << len(net)):
-        there = [key for key in keys if some >> key & 1]
-        worth[some], last[some] = max(
-            (worth[some ^ 1 << key] + sum(net[other][key] for other in there), key) for key in there
+    for mask in range(1, 1 << len(net)):
+        members = [key for key in keys if mask >> key & 1]
+        worth[mask], last[mask] = max(
+            (worth[mask ^ 1 << key] + sum(net[other][key] for other in members), key)
+            for key in members
         )
-    order, some = [], (1 << len(net)) - 1
-    while some:
-        order.append(last[some])
-        some ^= 1 << last[some]
+    order, mask = [], (1 << len(net)) - 1
+    while mask:
+        order.append(last[mask])
+        mask ^= 1 << last[mask]
     return order[::-1]
 
 
-def _settled(order: list[int], net: Tensor) -> list[int]:
-    """net[a, b]: by how much a is preferred to b."""
+def _local_search(order: list[int], net: Tensor) -> list[int]:
+    """Move single keys while it helps; net[a, b] is how much a is preferred to b."""
     for _ in range(len(order)):
         moved = False
         for key in list(order):
             others = [each for each in order if each != key]
-            gain = net[key, others]  # what it is worth to stand before each of the others
-            worth = torch.cat([gain.new_zeros(1), (-gain).cumsum(0)])  # at place 0, 1, ..
+            gain = net[key, others]  # gain from being before each of the others
+            worth = torch.cat([gain.new_zeros(1), (-gain).cumsum(0)])  # at position 0, 1, ...
             here = order.index(key)
             best = int(worth.argmax())
             if worth[best] > worth[here] + 1e-9:
@@ -162,10 +168,10 @@ def _settled(order: list[int], net: Tensor) -> list[int]:
 
 
 def _rank_in_python(rows: Rows, effects: Tensor, head: int) -> Tensor:
-    """What csrc/ranking.h does: see there."""
+    """The algorithm of csrc/ranking.h, which explains it."""
     after, waits = _preferences(rows, head)
     by_effect = effects[:, head].argsort(descending=True, stable=True).tolist()
-    rank = {key: place for place, key in enumerate(by_effect)}
+    rank = {key: position for position, key in enumerate(by_effect)}
     free = [rank[key] for key in by_effect if not waits[key]]
     order: list[int] = []
     gone: set[int] = set()
@@ -191,7 +197,7 @@ def _rank_in_python(rows: Rows, effects: Tensor, head: int) -> Tensor:
 
 
 def _preferences(rows: Rows, head: int) -> tuple[dict[int, list[int]], dict[int, int]]:
-    """The nodes after each node, some more than once, and how many are before each."""
+    """The successors of each node, with repetitions, and its number of predecessors."""
     after: dict[int, list[int]] = defaultdict(list)
     before: dict[int, int] = defaultdict(int)
     extra = rows.num_keys

@@ -1,4 +1,4 @@
-"""What capture needs to know of PyG, which need not be there: its softmax, its hooks, its ids."""
+"""What `capture` needs from PyG, which is optional: its softmax, its hooks and its ids."""
 
 from __future__ import annotations
 
@@ -14,39 +14,43 @@ from typing import Any
 
 from torch import Tensor, nn
 
-ANY = "*"  # relation
-Hear = Callable[[Tensor, Tensor], None]
+ANY = "*"  # any relation
+Observer = Callable[[Tensor, Tensor], None]  # called with scores and weights
 
 
 def attends(module: nn.Module) -> bool:
-    """Is it a layer of PyG, or a user's own on top of PyG, that has a softmax over edges?"""
+    """Is it a `MessagePassing` layer, of PyG or of the user, with a softmax over edges?"""
     conv = sys.modules.get("torch_geometric.nn.conv")
-    return conv is not None and isinstance(module, conv.MessagePassing) and bool(_places(module))
+    return (
+        conv is not None
+        and isinstance(module, conv.MessagePassing)
+        and bool(_softmax_names(module))
+    )
 
 
 def hook_edges(layer: Any, before: Callable, after: Callable) -> Iterator[Any]:
-    """Tell which edges a layer computes on, before each step, and when it has propagated."""
+    """Hooks that get the edges: `before` each step of a layer, `after` it has propagated."""
     yield layer.register_edge_update_forward_pre_hook(before)
     yield layer.register_propagate_forward_pre_hook(before)
     yield layer.register_propagate_forward_hook(after)
 
 
 @contextmanager
-def overhearing(layers: Iterable[nn.Module], hear: Hear) -> Iterator[None]:
-    """Within the block, `hear` gets the scores and the weights of each softmax of these layers."""
-    global _ears
+def observing_softmax(layers: Iterable[nn.Module], observer: Observer) -> Iterator[None]:
+    """Within the block, call `observer` with the scores and weights of each softmax of `layers`."""
+    global _observers
     with _lock:
-        places = {place for layer in layers for place in _places(layer)}
-        _ears = (*_ears, hear)
-        for place in places:
-            _listen(*place)
+        names = {name for layer in layers for name in _softmax_names(layer)}
+        _observers = (*_observers, observer)
+        for name in names:
+            _patch(*name)
     try:
         yield
     finally:
         with _lock:
-            _ears = tuple(each for each in _ears if each is not hear)
-            for place in places:
-                _leave_alone(*place)
+            _observers = tuple(each for each in _observers if each is not observer)
+            for name in names:
+                _unpatch(*name)
 
 
 def is_data(data: Any) -> bool:
@@ -56,21 +60,21 @@ def is_data(data: Any) -> bool:
 
 
 def ids_of(batch: Any, name: str) -> Tensor | dict[Any, Tensor] | None:
-    """`n_id` or `e_id` of a sampled batch; by type, if it has types; None if it has none."""
+    """`n_id` or `e_id` of a sampled batch, as a dict if the batch is heterogeneous."""
     if batch is None:
         return None
     has_types = hasattr(batch, "node_types")
-    found = batch.collect(name, allow_empty=True) if has_types else getattr(batch, name, None)
-    if found is None or (has_types and not found):
-        raise ValueError(f"batch has no {name}; give its global ids as nodes= and edges=")
-    return found
+    ids = batch.collect(name, allow_empty=True) if has_types else getattr(batch, name, None)
+    if ids is None or (has_types and not ids):
+        raise ValueError(f"batch has no {name}; pass its global ids as nodes= and edges=")
+    return ids
 
 
 def edge_type_of(layer: str, nodes: Any, edges: Any) -> tuple[str, str, str] | None:
-    """The edge type that is last in a layer's path, as HeteroConv or to_hetero writes it."""
+    """The last edge type in a layer's path, in the form that HeteroConv or to_hetero uses."""
     names = [re.sub(r"[<>]", "", name).replace("#", ".") for name in layer.split(".")[::-1]]
     kinds = list(edges) if isinstance(edges, Mapping) else []
-    if isinstance(nodes, Mapping):  # which tell a type's ends
+    if isinstance(nodes, Mapping):  # then the node types of both ends are known
         kinds += [(key, ANY, query) for key, query in product(nodes, nodes)]
     for name, kind in product(names, kinds):
         plain = tuple(re.sub("[ :-]", "_", part) for part in kind)  # to_hetero's Python names
@@ -87,19 +91,18 @@ def _is_joined(name: str, kind: tuple[str, ...], by: str) -> bool:
 
 
 def of_type(ids: Any, kind: Any) -> Tensor | None:
-    """The ids of one type; the ids themselves, if they have no types."""
+    """The ids of one type, or all ids if they have no types."""
     return ids.get(kind) if isinstance(ids, Mapping) else ids
 
 
-# The softmax, in each module that calls it: (module, name) -> how many listen, and the real one.
-Place = tuple[ModuleType, str]
-_ears: tuple[Hear, ...] = ()  # never changed, but replaced: another thread may be going through it
+Name = tuple[ModuleType, str]  # a module, and its name for PyG's softmax
+_observers: tuple[Observer, ...] = ()  # immutable: another thread may be iterating over it
 _lock = threading.Lock()
-_listened: dict[Place, tuple[int, Callable]] = {}
+_patched: dict[Name, tuple[int, Callable]] = {}  # number of open blocks, and the original
 
 
-def _places(layer: nn.Module) -> set[Place]:
-    """The names under which the modules that a layer's classes are defined in have the softmax."""
+def _softmax_names(layer: nn.Module) -> set[Name]:
+    """The names of PyG's softmax in the modules that define a layer's classes."""
     utils = sys.modules.get("torch_geometric.utils")
     if utils is None:
         return set()
@@ -109,32 +112,32 @@ def _places(layer: nn.Module) -> set[Place]:
         (module, name)
         for module in modules
         for name, value in vars(module).items()
-        if callable(value) and getattr(value, "overheard", value) is utils.softmax
+        if callable(value) and getattr(value, "observed_softmax", value) is utils.softmax
     }
 
 
-def _listen(module: ModuleType, name: str) -> None:
-    count, real = _listened.get((module, name), (0, getattr(module, name)))
+def _patch(module: ModuleType, name: str) -> None:
+    count, original = _patched.get((module, name), (0, getattr(module, name)))
     if count == 0:
-        setattr(module, name, _overheard(real))
-    _listened[module, name] = (count + 1, real)
+        setattr(module, name, _observed(original))
+    _patched[module, name] = (count + 1, original)
 
 
-def _leave_alone(module: ModuleType, name: str) -> None:
-    count, real = _listened.pop((module, name))
+def _unpatch(module: ModuleType, name: str) -> None:
+    count, original = _patched.pop((module, name))
     if count == 1:
-        setattr(module, name, real)
+        setattr(module, name, original)
     else:
-        _listened[module, name] = (count - 1, real)
+        _patched[module, name] = (count - 1, original)
 
 
-def _overheard(softmax: Callable) -> Callable:
+def _observed(softmax: Callable) -> Callable:
     @functools.wraps(softmax)
-    def told(src: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+    def observed(src: Tensor, *args: Any, **kwargs: Any) -> Tensor:
         weight = softmax(src, *args, **kwargs)
-        for hear in _ears:
-            hear(src, weight)
+        for observer in _observers:
+            observer(src, weight)
         return weight
 
-    told.overheard = softmax  # type: ignore[attr-defined]
-    return told
+    observed.observed_softmax = softmax  # type: ignore[attr-defined]
+    return observed

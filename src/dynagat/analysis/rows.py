@@ -1,4 +1,4 @@
-"""Rows: what a layer's queries gave to their keys, row by row, ready to be compared."""
+"""Rows: the scores and weights of a layer, one row of keys per query."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from dynagat.analysis.table import LayerAttention
 
 @dataclass(frozen=True, eq=False)
 class Rows:
-    """Query i ranks the keys key[rowptr[i] : rowptr[i + 1]], sorted, each once.
+    """Query i ranks the keys key[rowptr[i] : rowptr[i + 1]], which are sorted and distinct.
 
-    A node in another call of the layer is another query and another key, for there it may have
-    another representation. Of parallel edges the highest score and the summed weight are kept.
-    Half precision is widened, for sums would be rounded to it.
+    The same node in another call of the layer is a different query and a different key, because its
+    representation may differ. Parallel edges are merged: their highest score and summed weight are
+    kept. Half precision is converted to float32, to keep sums accurate.
     """
 
     rowptr: Tensor  # [Q + 1]
     key: Tensor  # [E], in 0 .. K - 1
-    score: Tensor  # [E, H]: what ranks the keys
+    score: Tensor  # [E, H]: orders the keys
     weight: Tensor  # [E, H]
-    times: Tensor  # [E]: of how many parallel edges
-    query_id: Tensor  # [Q]: the node
+    times: Tensor  # [E]: number of parallel edges
+    query_id: Tensor  # [Q]: node id
     key_id: Tensor  # [K]
 
     @property
@@ -51,64 +51,64 @@ class Rows:
 
     @cached_property
     def code(self) -> Tensor:
-        """query · K + key, ascending, [E]: where to look an edge up."""
+        """query · K + key, ascending, [E]; used to look up edges."""
         return self.query * self.num_keys + self.key
 
     @cached_property
     def is_first(self) -> Tensor:  # [E, H]
-        """Is it the key that its query ranks first? More than one, where the best are tied."""
-        return self.score >= self.spread(highest(self.score, self.query, self.num_queries))
+        """Is this the key that its query ranks first? True for all keys tied for the first rank."""
+        return self.score >= self.to_edges(highest(self.score, self.query, self.num_queries))
 
-    def spread(self, values: Tensor) -> Tensor:
-        """[Q, ...] -> [E, ...]: to each edge what its query has"""
+    def to_edges(self, values: Tensor) -> Tensor:
+        """[Q, ...] -> [E, ...]: each edge gets the value of its query"""
         return values.index_select(0, self.query)
 
     def sum(self, values: Tensor) -> Tensor:
-        """[E, ...] -> [Q, ...]"""
+        """[E, ...] -> [Q, ...]: sum over the edges of each query"""
         zeros = values.new_zeros(self.num_queries, *values.shape[1:])
         return zeros.index_add(0, self.query, values)
 
 
 def rows_of(views: Sequence[LayerAttention]) -> Rows:
-    """Of all calls of one layer, on the CPU."""
-    query, query_id = numbered([view.query.cpu() for view in views])
-    key, key_id = numbered([view.key.cpu() for view in views])
+    """The rows of all calls of one layer, on the CPU."""
+    query, query_id = renumber([view.query.cpu() for view in views])
+    key, key_id = renumber([view.key.cpu() for view in views])
     code, order = torch.sort(query * max(1, len(key_id)) + key)
     score, weight = (
         torch.cat([getattr(view, name).cpu() for view in views]).index_select(0, order)
         for name in ("ranked", "weight")
     )
     score, weight = (each.to(_wide(each.dtype)) for each in (score, weight))
-    single, place, times = torch.unique_consecutive(code, return_inverse=True, return_counts=True)
-    if len(single) < len(code):
-        weight = weight.new_zeros(len(single), weight.shape[1]).index_add(0, place, weight)
-        score = highest(score, place, len(single))
-    row = single // max(1, len(key_id))
+    unique, index, times = torch.unique_consecutive(code, return_inverse=True, return_counts=True)
+    if len(unique) < len(code):
+        weight = weight.new_zeros(len(unique), weight.shape[1]).index_add(0, index, weight)
+        score = highest(score, index, len(unique))
+    row = unique // max(1, len(key_id))
     rowptr = torch.searchsorted(row, torch.arange(len(query_id) + 1))
-    key = single - row * max(1, len(key_id))
+    key = unique - row * max(1, len(key_id))
     return Rows(rowptr, key, score, weight, times, query_id, key_id)
 
 
-def numbered(ids: list[Tensor]) -> tuple[Tensor, Tensor]:
-    """The nodes of each call numbered on, [E]; and the id that each number stands for."""
-    numbers, names, count = [], [], 0
+def renumber(ids: list[Tensor]) -> tuple[Tensor, Tensor]:
+    """Consecutive indices for the node ids of all calls, [E]; and the id behind each index."""
+    indices, nodes, count = [], [], 0
     for each in ids:
-        there = torch.zeros(int(each.max()) + 1 if len(each) else 0, dtype=torch.bool)
-        there[each] = True
-        numbers.append(count + (there.cumsum(0) - 1)[each])
-        names.append(there.nonzero()[:, 0])
-        count += len(names[-1])
-    return torch.cat(numbers), torch.cat(names)
+        is_used = torch.zeros(int(each.max()) + 1 if len(each) else 0, dtype=torch.bool)
+        is_used[each] = True
+        indices.append(count + (is_used.cumsum(0) - 1)[each])
+        nodes.append(is_used.nonzero()[:, 0])
+        count += len(nodes[-1])
+    return torch.cat(indices), torch.cat(nodes)
 
 
-def highest(values: Tensor, place: Tensor, count: int) -> Tensor:
-    """[E, H] -> [count, H]: the largest of the values at each place, -inf where there is none."""
+def highest(values: Tensor, index: Tensor, count: int) -> Tensor:
+    """[E, H] -> [count, H]: the largest value at each index, -inf if there is none."""
     lowest = values.new_full((count, values.shape[1]), -torch.inf)
-    return lowest.scatter_reduce(0, place[:, None].expand_as(values), values, "amax")
+    return lowest.scatter_reduce(0, index[:, None].expand_as(values), values, "amax")
 
 
 def signs(left: Tensor, right: Tensor) -> Tensor:
-    """1 where the left is higher, -1 where the right is, 0 where neither: of infinities too."""
+    """1 where `left` is higher, -1 where `right` is, 0 where they are equal, also if infinite."""
     return (left > right).float() - (left < right).float()
 
 

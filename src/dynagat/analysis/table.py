@@ -1,4 +1,4 @@
-"""Attention as values: LayerAttention, one call of a layer; Table, one row per edge and head."""
+"""Captured attention: LayerAttention, one call of a layer; Table, one row per edge and head."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from torch import Tensor
 
 @dataclass(frozen=True, eq=False)
 class LayerAttention:
-    """What the queries of one call of a layer gave to their keys, in the caller's edge order."""
+    """Weights and scores of one call of a layer, in the caller's edge order."""
 
-    layer: str  # its path inside the model
-    kind: str  # its class
+    layer: str  # path inside the model
+    kind: str  # class of the layer
     query: Tensor  # [E]
     key: Tensor  # [E]
-    edge_id: Tensor  # [E]: the caller's number of each edge, -1 for a loop that the layer added
+    edge_id: Tensor  # [E]: index of the caller's edge, -1 for an added self-loop
     is_self_loop: Tensor  # [E]
     weight: Tensor  # [E, H], before dropout
-    score: Tensor | None = None  # [E, H], where the layer has one
-    call: int = 0  # the how-manieth of the layer's calls; a key is the same in one call only
+    score: Tensor | None = None  # [E, H], if the layer has one
+    call: int = 0  # index of the call; a key's representation may differ between calls
 
     @property
     def num_heads(self) -> int:
@@ -32,7 +32,7 @@ class LayerAttention:
 
     @property
     def ranked(self) -> Tensor:
-        """What orders the keys of a query, [E, H]: scores, or else the logarithms of weights."""
+        """What orders the keys of a query, [E, H]: scores, or log weights without scores."""
         return self.weight.log() if self.score is None else self.score
 
 
@@ -49,13 +49,13 @@ class Table:
     edge_id: Tensor
     is_self_loop: Tensor
     weight: Tensor
-    score: Tensor  # nan where the layer has none
+    score: Tensor  # nan if the layer has none
 
     def __len__(self) -> int:
         return len(self.weight)
 
     def to_pandas(self) -> Any:
-        """The same as a pandas frame, with the layers' names."""
+        """As a pandas DataFrame, with the names of the layers."""
         import pandas
 
         columns = {each.name: getattr(self, each.name) for each in fields(self)[1:]}
@@ -64,18 +64,18 @@ class Table:
         return frame
 
     def to_parquet(self, path: Path | str) -> None:
-        """Written whole or not at all."""
+        """Write a Parquet file, whole or not at all."""
         path = Path(path)
-        unfinished = path.with_name(f".{path.name}.{os.getpid()}")
+        temporary = path.with_name(f".{path.name}.{os.getpid()}")
         try:
-            self.to_pandas().to_parquet(unfinished)
-            unfinished.replace(path)
+            self.to_pandas().to_parquet(temporary)
+            temporary.replace(path)
         finally:
-            unfinished.unlink(missing_ok=True)
+            temporary.unlink(missing_ok=True)
 
 
 def tabulate(seen: Sequence[LayerAttention]) -> Table:
-    """The long form of what was seen."""
+    """All views in one table."""
     layers = tuple(dict.fromkeys(view.layer for view in seen))
     parts = [_rows(view, layers.index(view.layer)) for view in seen]
     names = [each.name for each in fields(Table)[1:]]

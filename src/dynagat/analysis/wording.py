@@ -1,4 +1,4 @@
-"""The microscope's findings in words: a table for the terminal, and a sentence per head."""
+"""The result of `how_attentive` as a table for the terminal."""
 
 from __future__ import annotations
 
@@ -13,30 +13,31 @@ COLUMNS = ("layer", "head", "agreement τ", "same choice", "one ranking", "(chan
            "selected keys", "interaction", "neighbours", "verdict")  # fmt: skip
 
 
-def table(found: Attentiveness) -> str:
+def table(result: Attentiveness) -> str:
     """One line per head."""
-    lines = [COLUMNS, *(_cells(head) for head in found.heads)]
-    widths = [max(len(line[at]) for line in lines) for at in range(len(COLUMNS))]
+    lines = [COLUMNS, *(_cells(head) for head in result.heads)]
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     text = ["  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
             for line in lines]  # fmt: skip
     return "\n".join(text)
 
 
 def _cells(head: Head) -> tuple[str, ...]:
-    picked = head.selection
+    selection = head.selection
     return (
-        f"{head.layer or head.kind}",
+        head.layer or head.kind,
         str(head.head),
         str(head.agreement),
-        _short(head.same_choice),
-        _short(head.explained),
+        _value(head.same_choice),
+        _value(head.explained),
         f"{head.by_chance:.2f}",
-        f"{picked.selected:,} of {picked.selectable:,}",
-        _short(head.interaction),
+        f"{selection.selected:,} of {selection.selectable:,}",
+        _value(head.interaction),
         f"{head.effective.value:.1f} of {head.degree:.1f}",
         head.verdict,
     )
 
 
-def _short(estimate: Estimate) -> str:
+def _value(estimate: Estimate) -> str:
+    """Without the interval."""
     return str(estimate).split(" ")[0]

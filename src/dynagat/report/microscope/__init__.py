@@ -1,4 +1,4 @@
-"""The microscope's page: how attentive a model is, to look into with a browser and no network."""
+"""The microscope's page: how attentive a model is, as a self-contained HTML file."""
 
 from dynagat.report.microscope.page import microscope, write_microscope
 

@@ -1,4 +1,4 @@
-"""A head's numbers for a reader: each with its interval, and a line on what it means."""
+"""The measurements of a head as text: value, confidence interval and explanation."""
 
 from __future__ import annotations
 
@@ -11,30 +11,32 @@ from dynagat.analysis.resample import Estimate
 from dynagat.report.wording import NOTHING
 
 MEANINGS = {
-    "agreement τ": "How alike two queries rank the keys they share (Kendall's τ): 1 for one order,"
-    " 0 for no more likeness than chance.",
-    "same choice": "How often two queries put the same one of the keys they share first.",
-    "one ranking": "Share of comparisons that a single ranking of all keys gets right; random"
-    " scores would have {chance} on this graph.",
-    "selected keys": "Distinct keys that some query puts first, of the most there could be.",
-    "interaction": "Share of the scores' variance that belongs to neither the query nor the key"
-    " alone; GAT has little, of its LeakyReLU.",
-    "entropy": "Relative to uniform weights: 1 if all neighbours weigh alike, 0 if one has"
-    " everything.",
-    "effective neighbours": "How many equally weighted neighbours would have this entropy, of the"
-    " mean degree.",
-    "on self-loops": "Attention that stays at the node itself; in brackets, with uniform weights.",
-    "on same label": "Attention on other nodes of the query's own label; in brackets, with uniform"
+    "agreement τ": "How similarly two queries rank the keys they share (Kendall's τ): 1 for the"
+    " same order, 0 for unrelated orders.",
+    "same choice": "How often two queries rank the same key first, if each has the other's first"
+    " choice as a key.",
+    "one ranking": "Fraction of comparisons that a single ranking of all keys predicts correctly;"
+    " {chance} for random scores on this graph.",
+    "selected keys": "Number of distinct keys that some query ranks first, out of the largest"
+    " possible number.",
+    "interaction": "Fraction of the scores' variance that is explained neither by the query alone"
+    " nor by the key alone; small in GAT, where only LeakyReLU causes it.",
+    "entropy": "Entropy relative to uniform weights: 1 if all neighbours have the same weight, 0 if"
+    " one neighbour has all of it.",
+    "effective neighbours": "Number of equally weighted neighbours with the same entropy, compared"
+    " with the mean degree.",
+    "on self-loops": "Attention on the node itself; in brackets, with uniform weights.",
+    "on same label": "Attention on other nodes with the query's label; in brackets, with uniform"
     " weights.",
     "on noise": "Attention on edges marked as noise; in brackets, with uniform weights.",
-    "alike": "Mean τ between this head's rankings and those of the layer's other heads: 1 for"
-    " copies.",
+    "alike": "Mean τ between the rankings of this head and of the layer's other heads: 1 if they"
+    " are copies.",
 }
 
 
 @dataclass(frozen=True)
 class Number:
-    """One of a head's: its name, value, interval, and what it means."""
+    """A measurement of a head."""
 
     name: str
     value: str
@@ -43,27 +45,27 @@ class Number:
 
 
 def numbers(head: Head) -> Iterator[Number]:
-    """All that was measured of a head."""
+    """All measurements of a head."""
     chance = two_decimals(head.by_chance)
     for name, value, interval in _measured(head):
         yield Number(name, value, interval, MEANINGS[name].replace("{chance}", chance))
 
 
 def every_number(heads: Sequence[Head]) -> list[Number]:
-    """Each name that some head has, once."""
-    found = {number.name: number for head in heads for number in numbers(head)}
-    return [found[name] for name in MEANINGS if name in found]
+    """One number for each name that any head has."""
+    by_name = {number.name: number for head in heads for number in numbers(head)}
+    return [by_name[name] for name in MEANINGS if name in by_name]
 
 
 def _measured(head: Head) -> Iterator[tuple[str, str, str]]:
-    picked, effective = head.selection, head.effective
-    yield _told("agreement τ", head.agreement)
-    yield _told("same choice", head.same_choice)
-    yield _told("one ranking", head.explained)
-    chosen = f"{picked.selected:,} of {picked.selectable:,}"
-    yield "selected keys", chosen, f"share {_interval(picked.share)}"
-    yield _told("interaction", head.interaction)
-    yield _told("entropy", head.entropy)
+    selection, effective = head.selection, head.effective
+    yield _format("agreement τ", head.agreement)
+    yield _format("same choice", head.same_choice)
+    yield _format("one ranking", head.explained)
+    selected = f"{selection.selected:,} of {selection.selectable:,}"
+    yield "selected keys", selected, f"fraction {_interval(selection.share)}"
+    yield _format("interaction", head.interaction)
+    yield _format("entropy", head.entropy)
     if not math.isnan(effective.value):
         of_degree = f"{effective.value:.1f} of {head.degree:.1f}"
         yield "effective neighbours", of_degree, _interval(effective, 1)
@@ -73,10 +75,10 @@ def _measured(head: Head) -> Iterator[tuple[str, str, str]]:
             value = f"{two_decimals(mass.attention.value)} (uniform {two_decimals(mass.uniform)})"
             yield name, value, _interval(mass.attention)
     if not math.isnan(head.alike.value):
-        yield _told("alike", head.alike)
+        yield _format("alike", head.alike)
 
 
-def _told(name: str, estimate: Estimate) -> tuple[str, str, str]:
+def _format(name: str, estimate: Estimate) -> tuple[str, str, str]:
     return name, two_decimals(estimate.value), _interval(estimate)
 
 

@@ -5,40 +5,40 @@
   const all = (selector) => [...document.querySelectorAll(selector)];
   const range = (n) => [...Array(n).keys()];
   const TOP = 30, FEW = 8, SIDE = 12, MATCHES = 8, TRAIL = 8;
-  const SHARP = 0.98, APART = 3;  // lines show logarithms of larger weights, or where rows' largest differ by more
-  const SMALL = 0.05;  // the heat map shows smaller weights in thousandths
+  const SHARP = 0.98, APART = 3;  // log scale if a weight exceeds SHARP, or if the rows' maxima differ by more than this factor
+  const SMALL = 0.05;  // if all weights are smaller, the heat map shows thousandths
 
-  // What is embedded: little-endian numbers in base64.
+  // Embedded arrays: little-endian numbers in base64.
   function numbers(text, Kind) {
     const bytes = Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0));
     return new Kind(bytes.buffer);
   }
   const nodes = { set: numbers(data.node.set, Uint8Array), id: numbers(data.node.id, Uint32Array) };
-  const webs = data.webs.map((web) => ({
-    ...web,
-    query: numbers(web.query, Uint32Array),
-    call: web.call === null ? null : numbers(web.call, Uint32Array),
-    degree: numbers(web.degree, Uint32Array),
-    start: numbers(web.start, Uint32Array),
-    key: numbers(web.key, Uint32Array),
-    weights: web.weights.map((text) => numbers(text, Uint16Array)),
+  const edgeSets = data.edgeSets.map((edgeSet) => ({
+    ...edgeSet,
+    query: numbers(edgeSet.query, Uint32Array),
+    call: edgeSet.call === null ? null : numbers(edgeSet.call, Uint32Array),
+    degree: numbers(edgeSet.degree, Uint32Array),
+    start: numbers(edgeSet.start, Uint32Array),
+    key: numbers(edgeSet.key, Uint32Array),
+    weights: edgeSet.weights.map((text) => numbers(text, Uint16Array)),
   }));
-  const webOf = [], weightsOf = [];  // by layer
-  for (const web of webs) {
-    web.layers.forEach((layer, place) => { webOf[layer] = web; weightsOf[layer] = web.weights[place]; });
-    web.rowsOf = new Map();  // node -> rows, one per call
-    web.query.forEach((node, row) => {
-      if (web.rowsOf.has(node)) web.rowsOf.get(node).push(row);
-      else web.rowsOf.set(node, [row]);
+  const edgeSetOf = [], weightsOf = [];  // by layer
+  for (const edgeSet of edgeSets) {
+    edgeSet.layers.forEach((layer, index) => { edgeSetOf[layer] = edgeSet; weightsOf[layer] = edgeSet.weights[index]; });
+    edgeSet.rowsOf = new Map();  // node -> its rows, one per call
+    edgeSet.query.forEach((node, row) => {
+      if (edgeSet.rowsOf.has(node)) edgeSet.rowsOf.get(node).push(row);
+      else edgeSet.rowsOf.set(node, [row]);
     });
   }
   const headsOf = (layer) => data.layers[layer].verdicts.length;
-  const callOf = (web, row) => (web.call === null ? 0 : web.call[row]);
+  const callOf = (edgeSet, row) => (edgeSet.call === null ? 0 : edgeSet.call[row]);
   function weightAt(layer, edge, head) {
     const step = weightsOf[layer][edge * headsOf(layer) + head];
-    return step === 65535 ? 0 : Math.exp(-step / data.fineness);
+    return step === 65535 ? 0 : Math.exp(-step / data.logSteps);
   }
-  function edgesOf(web, row) { return range(web.start[row + 1] - web.start[row]).map((turn) => web.start[row] + turn); }
+  function edgesOf(edgeSet, row) { return range(edgeSet.start[row + 1] - edgeSet.start[row]).map((offset) => edgeSet.start[row] + offset); }
 
   const short = (node) => (data.names ? data.names[node] : String(nodes.id[node]));
   const long = (node) => (data.names ? `${data.names[node]} (${data.sets[nodes.set[node]]} ${nodes.id[node]})`
@@ -50,10 +50,10 @@
 
   const SVG = new Set(["polyline", "line", "path"]);
   function element(name, attributes = {}, ...children) {
-    const made = SVG.has(name) ? document.createElementNS("http://www.w3.org/2000/svg", name) : document.createElement(name);
-    for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value);
-    made.append(...children);
-    return made;
+    const node = SVG.has(name) ? document.createElementNS("http://www.w3.org/2000/svg", name) : document.createElement(name);
+    for (const [key, value] of Object.entries(attributes)) node.setAttribute(key, value);
+    node.append(...children);
+    return node;
   }
   function fill(select, options, chosen) {
     select.replaceChildren(...options.map(([value, label]) => {
@@ -66,7 +66,7 @@
 
   const state = { layer: 0, head: 0, block: "0", scale: null, marked: null, around: null, trail: [], call: 0, isLong: false, isOpen: false };
 
-  // The gauge: a head that is looked at has its numbers in the panel, one that is picked keeps them.
+  // The gauge: the panel shows the numbers of the hovered or focused head, otherwise of the selected one.
   const narrow = matchMedia("(max-width: 56rem)");
   function showNumbers(layer, head) {
     const panel = find("panel");
@@ -81,7 +81,7 @@
     else home.append(find("panel"));
   }
   function pickHead(layer, head) {
-    Object.assign(state, { layer, head, marked: state.layer === layer || webOf[state.layer] === webOf[layer] ? state.marked : null });
+    Object.assign(state, { layer, head, marked: state.layer === layer || edgeSetOf[state.layer] === edgeSetOf[layer] ? state.marked : null });
     for (const button of all(".head")) {
       button.setAttribute("aria-pressed", String(Number(button.dataset.layer) === layer && Number(button.dataset.head) === head));
     }
@@ -94,47 +94,47 @@
     for (const button of all(".head")) {
       const [layer, head] = [Number(button.dataset.layer), Number(button.dataset.head)];
       button.addEventListener("click", () => {
-        state.isOpen = !(state.isOpen && state.layer === layer && state.head === head);  // where it is below the head
+        state.isOpen = !(state.isOpen && state.layer === layer && state.head === head);  // on narrow screens, where the panel is below the head
         pickHead(layer, head);
       });
-      const look = () => { if (!narrow.matches) showNumbers(layer, head); };
-      button.addEventListener("focus", look);
-      button.addEventListener("pointerenter", look);
+      const preview = () => { if (!narrow.matches) showNumbers(layer, head); };
+      button.addEventListener("focus", preview);
+      button.addEventListener("pointerenter", preview);
     }
     document.querySelector(".scales").addEventListener("pointerleave", () => showNumbers(state.layer, state.head));
     narrow.addEventListener("change", placePanel);
   }
 
-  // A block: rows of the layer's web, and keys as columns.
+  // A block: some rows of the layer's edge set, with keys as columns.
   function blockNow() {
-    const web = webOf[state.layer];
-    if (state.block === "around" && state.around && state.around.web === web) return state.around;
-    return web.blocks[Number(state.block)] || web.blocks[0] || null;
+    const edgeSet = edgeSetOf[state.layer];
+    if (state.block === "around" && state.around && state.around.edgeSet === edgeSet) return state.around;
+    return edgeSet.blocks[Number(state.block)] || edgeSet.blocks[0] || null;
   }
 
-  // Queries of the same call that have most of one row's strongest keys.
-  function blockAround(web, row) {
-    const keys = edgesOf(web, row).slice(0, SIDE).map((edge) => web.key[edge]);
+  // A row, and the queries of the same call that share most of its strongest keys.
+  function blockAround(edgeSet, row) {
+    const keys = edgesOf(edgeSet, row).slice(0, SIDE).map((edge) => edgeSet.key[edge]);
     const wanted = new Set(keys);
-    const shared = range(web.query.length).filter((other) => other !== row && callOf(web, other) === callOf(web, row))
-      .map((other) => [edgesOf(web, other).filter((edge) => wanted.has(web.key[edge])).length, other])
+    const shared = range(edgeSet.query.length).filter((other) => other !== row && callOf(edgeSet, other) === callOf(edgeSet, row))
+      .map((other) => [edgesOf(edgeSet, other).filter((edge) => wanted.has(edgeSet.key[edge])).length, other])
       .filter(([count]) => count >= 2).sort((a, b) => b[0] - a[0] || a[1] - b[1]);
-    return { web, rows: [row, ...shared.slice(0, SIDE - 1).map(([, other]) => other)], keys, orders: null };
+    return { edgeSet, rows: [row, ...shared.slice(0, SIDE - 1).map(([, other]) => other)], keys, orders: null };
   }
 
-  // cells[row][key]: a weight; null without an edge; undefined if the edge, if any, is not embedded.
+  // cells[row][key]: a weight; null without an edge; undefined if it is unknown because not all edges are embedded.
   function cellsOf(block, layer, head) {
-    const web = webOf[layer];
+    const edgeSet = edgeSetOf[layer];
     return block.rows.map((row) => {
-      const at = new Map(edgesOf(web, row).map((edge) => [web.key[edge], edge]));
-      const isSure = block !== state.around || at.size === web.degree[row];  // a given block has all its edges
+      const at = new Map(edgesOf(edgeSet, row).map((edge) => [edgeSet.key[edge], edge]));
+      const isSure = block !== state.around || at.size === edgeSet.degree[row];  // precomputed blocks have all their edges
       return block.keys.map((key) => (at.has(key) ? weightAt(layer, at.get(key), head) : isSure ? null : undefined));
     });
   }
 
-  // Columns by the head's one ranking; where the page has none, by the order that contradicts fewest rows.
+  // Columns in the order of the head's one ranking or, without it, in the order with the fewest contradictions.
   function orderOf(block, layer, head, cells) {
-    const given = block.orders && block.orders[webOf[layer].layers.indexOf(layer)];
+    const given = block.orders && block.orders[edgeSetOf[layer].layers.indexOf(layer)];
     if (given) return given[head];
     const wins = range(block.keys.length).map((a) => range(block.keys.length).map((b) =>
       cells.filter((row) => row[a] > row[b]).length - cells.filter((row) => row[a] < row[b]).length));
@@ -162,14 +162,14 @@
   function drawBlock() {
     const heads = data.layers.flatMap((layer, at) => layer.verdicts.map((word, head) => [`${at}/${head}`, `${layer.name}, head ${head}: ${word}`]));
     for (const select of all(".pick-head")) fill(select, heads, `${state.layer}/${state.head}`);
-    const web = webOf[state.layer];
-    const given = web.blocks.map((block, at) => [String(at), `${block.rows.length} queries that share keys${web.blocks.length > 1 ? `, set ${at + 1}` : ""}`]);
-    const around = state.around && state.around.web === web ? [["around", `around ${short(web.query[state.around.rows[0]])}`]] : [];
+    const edgeSet = edgeSetOf[state.layer];
+    const given = edgeSet.blocks.map((block, at) => [String(at), `${block.rows.length} queries that share keys${edgeSet.blocks.length > 1 ? `, set ${at + 1}` : ""}`]);
+    const around = state.around && state.around.edgeSet === edgeSet ? [["around", `around ${short(edgeSet.query[state.around.rows[0]])}`]] : [];
     const block = blockNow();
-    if (state.block === "around" && !around.length || !web.blocks[Number(state.block)] && state.block !== "around") state.block = "0";
+    if (state.block === "around" && !around.length || !edgeSet.blocks[Number(state.block)] && state.block !== "around") state.block = "0";
     fill(find("pick-block"), [...given, ...around], state.block);
     if (!block) {
-      find("block-words").textContent = "This page holds no queries of this layer that share keys.";
+      find("block-words").textContent = "This page contains no queries of this layer that share keys.";
       for (const id of ["heat", "lines", "levels"]) find(id).replaceChildren();
       find("block-note").textContent = "";
       return;
@@ -178,57 +178,57 @@
     const order = orderOf(block, state.layer, state.head, unordered);
     const cells = unordered.map((row) => order.map((key) => row[key]));
     const keys = order.map((at) => block.keys[at]);
-    sayBlock(block, cells);
-    drawHeat(web, block, keys, cells);
+    describeBlock(block, cells);
+    drawHeat(edgeSet, block, keys, cells);
     drawLines(cells);
     mark();
   }
 
-  function sayBlock(block, cells) {
+  function describeBlock(block, cells) {
     const [against, compared] = contradictions(cells);
     const word = data.layers[state.layer].verdicts[state.head];
     const share = compared ? Math.round(100 * against / compared) : 0;
-    const words = !against ? `every one of ${commas(compared)} comparisons within these rows follows the one ranking.`
-      : `${commas(against)} of ${commas(compared)} comparisons within these rows (${share || "under 1"} %) go against the one ranking.`;
+    const words = !against ? `all ${commas(compared)} comparisons within these rows agree with the head's one ranking.`
+      : `${commas(against)} of ${commas(compared)} comparisons within these rows (${share || "under 1"} %) contradict the head's one ranking.`;
     find("block-words").replaceChildren(element("b", { class: css(word) }, word[0].toUpperCase() + word.slice(1)), `: ${words}`);
-    const web = webOf[state.layer];
-    const call = data.calls > 1 ? ` All are of call ${callOf(web, block.rows[0])}.` : "";
-    const cut = cells.some((row) => row.includes(undefined)) ? " Hatched: more keys than the page holds, so there may be an edge." : "";
-    const order = block.orders && block.orders[0] ? "" : " Here the ranking is made of these rows alone.";
-    find("block-note").textContent = `Numbers are ${mostOf(cells) < SMALL ? "thousandths" : "weights"}; an empty cell has no edge.${cut}${order}${call} Pick a row to mark its line; pick it again for all.`;
+    const edgeSet = edgeSetOf[state.layer];
+    const call = data.calls > 1 ? ` All rows are from call ${callOf(edgeSet, block.rows[0])}.` : "";
+    const cut = cells.some((row) => row.includes(undefined)) ? " Hatched cells may have an edge that this page does not contain." : "";
+    const order = block.orders && block.orders[0] ? "" : " The ranking is computed from these rows only.";
+    find("block-note").textContent = `Cells show ${maxOf(cells) < SMALL ? "weights in thousandths" : "weights"}; empty cells have no edge.${cut}${order}${call} Click a row to highlight its line; click it again to show all.`;
   }
 
-  const mostOf = (cells) => Math.max(...cells.flat().filter((weight) => weight != null), 1e-9);
-  function drawHeat(web, block, keys, cells) {
+  const maxOf = (cells) => Math.max(...cells.flat().filter((weight) => weight != null), 1e-9);
+  function drawHeat(edgeSet, block, keys, cells) {
     const table = find("heat");
-    const most = mostOf(cells);
-    const times = most < SMALL ? 1000 : 1;
+    const max = maxOf(cells);
+    const times = max < SMALL ? 1000 : 1;
     const labels = keys.map(short);
     table.parentElement.style.setProperty("--columns", keys.length);
     table.classList.toggle("long", labels.some((label) => label.length > 5));
     const head = element("tr", {}, element("td", {}, "queries ↓ keys →"),
       ...keys.map((key, at) => element("th", { scope: "col", title: long(key) }, element("span", {}, labels[at]))));
     const body = block.rows.map((row, place) => {
-      const node = web.query[row];
+      const node = edgeSet.query[row];
       const dot = element("i");
       dot.style.setProperty("--line", data.colours[place % data.colours.length]);
       const button = element("button", { type: "button", class: "row", "aria-pressed": "false", title: long(node), "aria-label": `query ${long(node)}` }, dot, element("span", {}, short(node)));
       const top = Math.max(...cells[place].filter((weight) => weight != null));
-      const made = cells[place].map((weight, at) => {
+      const tds = cells[place].map((weight, at) => {
         if (weight == null) return element("td", { class: weight === null ? "none" : "cut" });
-        const depth = Math.sqrt(weight / most) * 0.95;
+        const depth = Math.sqrt(weight / max) * 0.95;
         const cell = element("td", { title: `${short(node)} → ${short(keys[at])}: ${plain(weight)}` }, brief(times * weight));
         cell.style.setProperty("--depth", depth.toFixed(3));
         cell.classList.toggle("deep", depth > 0.62);
         cell.classList.toggle("top", weight === top);
         return cell;
       });
-      return element("tr", { "data-row": place }, element("th", { scope: "row" }, button), ...made);
+      return element("tr", { "data-row": place }, element("th", { scope: "row" }, button), ...tds);
     });
     table.replaceChildren(element("thead", {}, head), element("tbody", {}, ...body));
   }
 
-  // Ranks run down: the first is at the top.
+  // Ranks are negated, so that the first is at the top.
   function heights(cells, scale) {
     if (scale === "rank") return cells.map((row) => row.map((weight) => (weight == null ? null : -row.filter((other) => other > weight).length)));
     if (scale === "log") return cells.map((row) => row.map((weight) => (weight == null ? null : Math.log10(Math.max(weight, 1e-7)))));
@@ -266,7 +266,7 @@
     }));
     tall.forEach((row, place) => drawLine(svg, row, place, x, y));
   }
-  // Whole where neighbouring columns have edges, dotted across those that have none.
+  // Solid between adjacent columns with edges, dotted across columns without.
   function drawLine(svg, row, place, x, y) {
     const stroke = data.colours[place % data.colours.length];
     const there = range(row.length).filter((at) => row[at] !== null);
@@ -292,7 +292,7 @@
       row.querySelector("button").setAttribute("aria-pressed", String(isChosen));
     }
     for (const part of all("#lines [data-row]")) part.classList.toggle("chosen", Number(part.dataset.row) === state.marked);
-    find("lines").append(...all("#lines .chosen"));  // on top
+    find("lines").append(...all("#lines .chosen"));  // drawn on top
   }
   function listenToBlock() {
     for (const select of all(".pick-head")) select.addEventListener("change", () => pickHead(...select.value.split("/").map(Number)));
@@ -311,24 +311,24 @@
     });
   }
 
-  // The explorer. A node may be a query in some layers and calls only.
-  const isQuery = new Set(webs.flatMap((web) => [...web.rowsOf.keys()]));
+  // The explorer. A node may be a query in only some layers and calls.
+  const isQuery = new Set(edgeSets.flatMap((edgeSet) => [...edgeSet.rowsOf.keys()]));
   const here = () => state.trail.at(-1);
-  function rowIn(web, node, call) {
-    const rows = web.rowsOf.get(node) || [];
-    return rows.find((row) => callOf(web, row) === call) ?? rows[0];
+  function rowIn(edgeSet, node, call) {
+    const rows = edgeSet.rowsOf.get(node) || [];
+    return rows.find((row) => callOf(edgeSet, row) === call) ?? rows[0];
   }
 
   function why(node) {
-    if (node === here()) return "That is the node itself.";
-    const isKeyOnly = !webs.some((web) => web.query.length && nodes.set[web.query[0]] === nodes.set[node]);
-    if (isKeyOnly || data.queries === data.allQueries) return `${long(node)} is never a query here, so it ranks nobody: there is nothing to walk to.`;
-    return `${long(node)} is not in the sample of ${commas(data.queries)} that this page holds.`;
+    if (node === here()) return "This is the current node.";
+    const isKeyOnly = !edgeSets.some((edgeSet) => edgeSet.query.length && nodes.set[edgeSet.query[0]] === nodes.set[node]);
+    if (isKeyOnly || data.queries === data.allQueries) return `${long(node)} is never a query, so it has no keys to show.`;
+    return `${long(node)} is not among the ${commas(data.queries)} queries in this page.`;
   }
   function walk(node) {
-    if (node === here() || !isQuery.has(node)) { find("said").textContent = why(node); return; }
-    const row = rowIn(webOf[state.layer], here(), state.call);
-    if (row !== undefined) state.call = callOf(webOf[state.layer], row);
+    if (node === here() || !isQuery.has(node)) { find("message").textContent = why(node); return; }
+    const row = rowIn(edgeSetOf[state.layer], here(), state.call);
+    if (row !== undefined) state.call = callOf(edgeSetOf[state.layer], row);
     state.trail.push(node);
     drawNode();
     find("node-title").focus({ preventScroll: true });
@@ -339,24 +339,24 @@
   }
 
   function drawNode() {
-    const node = here(), { layer } = state, web = webOf[layer];
+    const node = here(), { layer } = state, edgeSet = edgeSetOf[layer];
     fill(find("pick-layer"), data.layers.map((each, at) => [at, each.name]), layer);
     find("back").disabled = state.trail.length < 2;
-    find("said").textContent = "";
+    find("message").textContent = "";
     drawTrail();
     find("node-title").textContent = long(node);
-    const rows = web.rowsOf.get(node) || [];
+    const rows = edgeSet.rowsOf.get(node) || [];
     find("call-label").hidden = rows.length < 2;
-    const row = rowIn(web, node, state.call);
+    const row = rowIn(edgeSet, node, state.call);
     for (const id of ["more", "compare"]) find(id).hidden = row === undefined;
     if (row === undefined) {
-      const others = data.layers.filter((_, at) => webOf[at].rowsOf.has(node)).map((each) => each.name);
-      find("node-words").textContent = `It is no query of ${data.layers[layer].name}; it is one of ${others.join(", ")}.`;
+      const others = data.layers.filter((_, at) => edgeSetOf[at].rowsOf.has(node)).map((each) => each.name);
+      find("node-words").textContent = `This node is not a query in ${data.layers[layer].name}, only in ${others.join(", ")}.`;
       find("neighbours").replaceChildren();
       return;
     }
-    fill(find("pick-call"), rows.map((each) => [callOf(web, each), `${callOf(web, each)}`]), callOf(web, row));
-    drawNeighbours(web, row);
+    fill(find("pick-call"), rows.map((each) => [callOf(edgeSet, each), `${callOf(edgeSet, each)}`]), callOf(edgeSet, row));
+    drawNeighbours(edgeSet, row);
   }
 
   function drawTrail() {
@@ -369,20 +369,20 @@
     find("trail").replaceChildren(...(start ? ["… → "] : []), ...visited.flatMap((button) => [button, element("span", {}, "→")]), ...(visited.length ? [element("span", {}, short(here()))] : []));
   }
 
-  function drawNeighbours(web, row) {
+  function drawNeighbours(edgeSet, row) {
     const { layer } = state, node = here();
-    const edges = edgesOf(web, row), degree = web.degree[row];
+    const edges = edgesOf(edgeSet, row), degree = edgeSet.degree[row];
     const shown = state.isLong || headsOf(layer) < 3 ? TOP : FEW;
     const table = edges.map((edge) => range(headsOf(layer)).map((head) => weightAt(layer, edge, head)));
-    const most = Math.max(...table.flat(), 1 / degree);
-    const rest = degree > edges.length ? `; the ${edges.length} strongest are embedded` : "";
-    const call = data.calls > 1 ? ` in call ${callOf(web, row)}` : "";
-    const canWalk = edges.some((edge) => web.key[edge] !== node && isQuery.has(web.key[edge]));
-    find("node-words").textContent = `Ranks ${commas(degree)} ${degree === 1 ? "key" : "keys"} in ${data.layers[layer].name}${call}${rest}. The upright stroke is the uniform weight, 1/${commas(degree)}. ${canWalk ? "Pick a blue key to walk to it." : "None of them is a query on this page, so there is nowhere to walk to."}`;
+    const max = Math.max(...table.flat(), 1 / degree);
+    const rest = degree > edges.length ? `, of which this page contains the ${edges.length} strongest` : "";
+    const call = data.calls > 1 ? ` in call ${callOf(edgeSet, row)}` : "";
+    const canWalk = edges.some((edge) => edgeSet.key[edge] !== node && isQuery.has(edgeSet.key[edge]));
+    find("node-words").textContent = `Attends to ${commas(degree)} ${degree === 1 ? "key" : "keys"} in ${data.layers[layer].name}${call}${rest}. The vertical line marks the uniform weight, 1/${commas(degree)}. ${canWalk ? "Click a blue key to go to it." : "None of the keys is a query in this page."}`;
     find("neighbours").replaceChildren(...range(headsOf(layer)).map((head) => {
       const word = data.layers[layer].verdicts[head];
       const order = range(edges.length).sort((a, b) => table[b][head] - table[a][head] || a - b).slice(0, shown);
-      const items = order.map((at) => element("li", {}, bar(web.key[edges[at]], table[at][head], most, degree, node)));
+      const items = order.map((at) => element("li", {}, bar(edgeSet.key[edges[at]], table[at][head], max, degree, node)));
       return element("div", { class: `${css(word)}${head === state.head ? " chosen" : ""}` },
         element("h4", {}, element("b", {}, `head ${head}`), element("span", {}, word)), element("ol", { class: "bars" }, ...items));
     }));
@@ -390,19 +390,19 @@
     find("more").textContent = state.isLong ? `Show ${FEW} keys per head` : `Show ${Math.min(TOP, edges.length)} keys per head`;
     find("compare").hidden = edges.length < 2;
   }
-  function bar(key, weight, most, degree, node) {
-    const length = element("i"), even = element("u");
-    length.style.width = `${100 * weight / most}%`;
-    even.style.left = `${100 / degree / most}%`;
+  function bar(key, weight, max, degree, node) {
+    const length = element("i"), uniform = element("u");
+    length.style.width = `${100 * weight / max}%`;
+    uniform.style.left = `${100 / degree / max}%`;
     const isOwn = key === node, isOutside = !isOwn && !isQuery.has(key);
-    const note = isOwn ? ", itself" : isOutside ? ", can't be walked to" : "";
+    const note = isOwn ? ", itself" : isOutside ? ", not a query in this page" : "";
     const button = element("button", { type: "button", class: `to${isOutside || isOwn ? " outside" : ""}`, "data-id": nodes.id[key], title: isOutside ? why(key) : long(key), "aria-label": `${long(key)}, weight ${plain(weight)}${note}` },
-      element("span", {}, isOwn ? `${short(key)} (itself)` : short(key)), element("span", { class: "bar" }, length, even), element("span", {}, plain(weight)));
+      element("span", {}, isOwn ? `${short(key)} (itself)` : short(key)), element("span", { class: "bar" }, length, uniform), element("span", {}, plain(weight)));
     button.addEventListener("click", () => walk(key));
     return button;
   }
 
-  // Search: an exact id or name first, then what begins with the text, then what holds it.
+  // Search: exact ids and names first, then prefixes, then substrings.
   const queries = [...isQuery].sort((a, b) => a - b);
   function matches(text) {
     const wanted = text.trim().toLowerCase();
@@ -454,7 +454,7 @@
       const text = find("node").value.trim();
       const node = place >= 0 ? offered[place] : matches(text)[0];
       if (node !== undefined) choose(node);
-      else if (text) find("said").textContent = `No query “${text}” among the ${commas(data.queries)} of ${commas(data.allQueries)} that this page holds.`;
+      else if (text) find("message").textContent = `No match for “${text}” among the ${commas(data.queries)} of ${commas(data.allQueries)} queries in this page.`;
     });
     find("back").addEventListener("click", () => goBack());
     find("pick-layer").addEventListener("change", (event) => {
@@ -464,8 +464,8 @@
     find("pick-call").addEventListener("change", (event) => { state.call = Number(event.target.value); drawNode(); });
     find("more").addEventListener("click", () => { state.isLong = !state.isLong; drawNode(); });
     find("compare").addEventListener("click", () => {
-      const web = webOf[state.layer];
-      state.around = blockAround(web, rowIn(web, here(), state.call));
+      const edgeSet = edgeSetOf[state.layer];
+      state.around = blockAround(edgeSet, rowIn(edgeSet, here(), state.call));
       Object.assign(state, { block: "around", marked: 0 });
       drawBlock();
       find("block").scrollIntoView({ block: "start" });
@@ -475,8 +475,8 @@
 
   find("neighbours").classList.toggle("named", data.names !== null);
 
-  // Starts where there is a block, at its first query.
-  const first = webs.find((web) => web.blocks.length) || webs.find((web) => web.query.length);
+  // Start at the first query of the first block.
+  const first = edgeSets.find((edgeSet) => edgeSet.blocks.length) || edgeSets.find((edgeSet) => edgeSet.query.length);
   state.trail = [first.query[first.blocks.length ? first.blocks[0].rows[0] : 0]];
   state.call = callOf(first, first.blocks.length ? first.blocks[0].rows[0] : 0);
   listenToGauge();

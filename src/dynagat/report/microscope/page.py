@@ -1,4 +1,4 @@
-"""write_microscope: how attentive a model is, as one HTML file to look into, without a network."""
+"""write_microscope: how attentive a model is, as one HTML file that works offline."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ from dynagat.report.microscope.advice import (
     tau,
     why,
 )
+from dynagat.report.microscope.edge_sets import EdgeSet, edge_sets_of
 from dynagat.report.microscope.numbers import every_number, numbers
 from dynagat.report.microscope.sample import embed
-from dynagat.report.microscope.webs import Web, webs_of
 from dynagat.report.page import for_script as as_json
 from dynagat.report.page import template
 from dynagat.report.wording import NOTHING
 
-MOST_NODES = 20_000
+MAX_NODES = 20_000
 BINS = 20
 
 
@@ -45,14 +45,14 @@ def write_microscope(
     names: Sequence[str] | None = None,
     nodes: int = 2000,
 ) -> Path:
-    """The page at a path, which it returns.
+    """Write the page and return its path.
 
     Args:
-        found: what `how_attentive` returned.
-        path: of the file; its folder is made.
-        title: of the page.
-        names: of the nodes, by their ids; without them, the ids themselves are shown.
-        nodes: how many queries the page holds at most, of the layers' graphs.
+        found: the result of `how_attentive`.
+        path: path of the file; missing folders are created.
+        title: title of the page.
+        names: name of each node, indexed by node id. Default: show the ids.
+        nodes: maximum number of queries in the page.
     """
     path = Path(path)
     write_text(path, microscope(found, title=title, names=names, nodes=nodes))
@@ -62,16 +62,16 @@ def write_microscope(
 def microscope(
     found: Attentiveness, *, title: str, names: Sequence[str] | None = None, nodes: int = 2000
 ) -> str:
-    """The HTML text."""
+    """The page as HTML."""
     if nodes < 1:
         raise ValueError(f"nodes must be at least 1, but is {nodes}")
-    if nodes > MOST_NODES:
+    if nodes > MAX_NODES:
         raise ValueError(
-            f"nodes must be at most {MOST_NODES}, for a page with more can't be opened;"
+            f"nodes must be at most {MAX_NODES}, because browsers can't open larger pages,"
             f" but is {nodes}"
         )
-    codes, webs = webs_of(found)
-    data = embed(codes, webs, found.layers, names, nodes)
+    codes, edge_sets = edge_sets_of(found)
+    data = embed(codes, edge_sets, found.layers, names, nodes)
     data["layers"] = [_names(layer) for layer in found.layers]
     data["colours"] = QUERY_COLOURS
     lowest = _lowest(found.heads)
@@ -80,24 +80,24 @@ def microscope(
         answer=answer(found.heads),
         setting=setting(found),
         layers=[_layer(layer, sharpness, lowest) for layer, sharpness in
-                zip(found.layers, _sharpness(webs, len(found.layers)), strict=True)],
+                zip(found.layers, _sharpness(edge_sets, len(found.layers)), strict=True)],
         ticks=_ticks(lowest),
         threshold={"value": MOSTLY, "at": _at(MOSTLY, lowest)},
         legend=[(_css(each), WORDS[each], MEANINGS[each]) for each in ORDER[:4]],
         explained=[(number.name, number.meaning) for number in every_number(found.heads)],
         advice=[(_css(each.verdict), each) for each in advise(found.heads)],
-        held=_held(data),
+        included=_included(data),
         data=as_json(data),
     )  # fmt: skip
 
 
-def _held(data: dict[str, Any]) -> str:
-    """ "2,000 of 169,343 nodes are embedded, ..." """
+def _included(data: dict[str, Any]) -> str:
+    """ "2,000 of 169,343 nodes are included in this page, ..." """
     noun = "nodes" if data["calls"] == 1 and data["sets"] == ("node",) else "queries"
-    held, every = data["queries"], data["allQueries"]
-    which = f"All {every:,} {noun}" if held == every else f"{held:,} of {every:,} {noun}"
-    most = f"each with its {data['mostKeys']} strongest keys at most"
-    return f"{which} are embedded in this page, {most}."
+    count, total = data["queries"], data["allQueries"]
+    which = f"All {total:,} {noun}" if count == total else f"{count:,} of {total:,} {noun}"
+    keys = f"at most its {data['maxKeys']} strongest keys"
+    return f"{which} are included in this page, each with {keys}."
 
 
 def _names(layer: Layer) -> dict[str, Any]:
@@ -112,13 +112,13 @@ def _names(layer: Layer) -> dict[str, Any]:
 
 
 def _lowest(heads: Sequence[Head]) -> float:
-    """Where the scale of τ ends: at 0, or at the quarter below the lowest interval."""
+    """The lower end of the τ axis: 0, or the next lower quarter below all intervals."""
     lows = [head.agreement.low for head in heads if not math.isnan(head.agreement.low)]
     return max(-1.0, math.floor(4 * min([0.0, *lows])) / 4)
 
 
 def _at(value: float, lowest: float) -> float:
-    """Per cent of the way from 1, on the left, to the lowest."""
+    """Position on the axis in per cent, from 1 on the left to `lowest` on the right."""
     return round(100 * (1 - max(value, lowest)) / (1 - lowest), 2)
 
 
@@ -138,16 +138,16 @@ def _layer(layer: Layer, sharpness: list[Sharpness], lowest: float) -> dict[str,
 
 
 def _head(head: Head, sharpness: Sharpness, lowest: float) -> dict[str, Any]:
-    agreed = head.agreement
+    agreement = head.agreement
     return {
         "head": head.head,
         "word": WORDS[head.verdict],
         "css": _css(head.verdict),
         "why": why(head),
-        "tau": NOTHING if math.isnan(agreed.value) else tau(agreed.value),
-        "at": None if math.isnan(agreed.value) else _at(agreed.value, lowest),
-        "from": _at(agreed.high, lowest) if not math.isnan(agreed.high) else 0,
-        "to": _at(agreed.low, lowest) if not math.isnan(agreed.low) else 0,
+        "tau": NOTHING if math.isnan(agreement.value) else tau(agreement.value),
+        "at": None if math.isnan(agreement.value) else _at(agreement.value, lowest),
+        "from": _at(agreement.high, lowest) if not math.isnan(agreement.high) else 0,
+        "to": _at(agreement.low, lowest) if not math.isnan(agreement.low) else 0,
         "numbers": list(numbers(head)),
         "by_name": {number.name: number for number in numbers(head)},
         "sharpness": sharpness,
@@ -163,23 +163,23 @@ def _css(verdict: str) -> str:
 
 @dataclass(frozen=True)
 class Sharpness:
-    """The queries' effective neighbours / degree, in BINS bins from 0 to 1."""
+    """Histogram of the queries' effective neighbours / degree, in BINS bins from 0 to 1."""
 
-    shares: list[float]  # of the fullest bin
-    median: float | None  # None where no query has two keys
+    shares: list[float]  # relative to the fullest bin
+    median: float | None  # None if no query has two keys
     queries: int
 
 
-def _sharpness(webs: list[Web], num_layers: int) -> list[list[Sharpness]]:
-    """Per layer and head, over all queries that have a choice."""
-    found: list[list[Sharpness]] = [[] for _ in range(num_layers)]
-    for web in webs:
-        degree = web.rows.degree
-        for place, weight in zip(web.layers, web.weights, strict=True):
-            effective = entropy(replace(web.rows, weight=weight)).exp()
+def _sharpness(edge_sets: list[EdgeSet], num_layers: int) -> list[list[Sharpness]]:
+    """Per layer and head, over all queries with at least two keys."""
+    result: list[list[Sharpness]] = [[] for _ in range(num_layers)]
+    for edge_set in edge_sets:
+        degree = edge_set.rows.degree
+        for layer, weight in zip(edge_set.layers, edge_set.weights, strict=True):
+            effective = entropy(replace(edge_set.rows, weight=weight)).exp()
             share = (effective / degree[:, None])[degree >= 2]  # [queries, H]
-            found[place] = [_histogram(column) for column in share.T]
-    return found
+            result[layer] = [_histogram(column) for column in share.T]
+    return result
 
 
 def _histogram(share: Tensor) -> Sharpness:

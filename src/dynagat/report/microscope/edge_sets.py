@@ -1,4 +1,4 @@
-"""Webs: the captured attention as rows that layers with the same edges share, nodes told apart."""
+"""EdgeSet: the edges that several layers have in common, with the weights of each layer."""
 
 from __future__ import annotations
 
@@ -19,29 +19,29 @@ TWO_SETS = ("query", "key")
 
 @dataclass(frozen=True)
 class Codes:
-    """One number for each (set of nodes, call, node): the same node elsewhere is another query."""
+    """One integer per (node set, call, node): a node in another call is a different query."""
 
     sets: tuple[str, ...]
     num_calls: int
-    size: int  # the largest node, and one
+    size: int  # largest node id + 1
 
     def of(self, name: str, call: Tensor, node: Tensor) -> Tensor:
         return (self.sets.index(name) * self.num_calls + call) * self.size + node
 
     def split(self, code: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """The set's place in `sets`, the call, the node."""
+        """The index of the node set, the call, the node id."""
         outer = code // self.size
         return outer // self.num_calls, outer % self.num_calls, code % self.size
 
 
 @dataclass(frozen=True, eq=False)
-class Web:
+class EdgeSet:
     """Layers whose queries have the same keys. Row i holds key[rowptr[i] : rowptr[i + 1]]."""
 
-    layers: list[int]  # places in `Attentiveness.layers`
-    weights: list[Tensor]  # [E, H] of each
-    rows: Rows  # of the first
-    sets: tuple[str, str]  # of queries, of keys
+    layers: list[int]  # indices into `Attentiveness.layers`
+    weights: list[Tensor]  # [E, H] of each layer
+    rows: Rows  # of the first layer
+    sets: tuple[str, str]  # node sets of the queries and keys
     query_code: Tensor  # [Q]
     key_code: Tensor  # [K]
 
@@ -50,57 +50,59 @@ class Web:
         return sum(weight.shape[1] for weight in self.weights)
 
     def edges_of(self, rows: Tensor) -> tuple[Tensor, Tensor]:
-        """Of some rows, row by row: the place of each edge's row among them; the edge."""
+        """The edges of some rows, row by row: the index of the row in `rows`, and the edge."""
         degree = self.rows.degree[rows]
-        place = torch.arange(len(rows)).repeat_interleave(degree)
-        turn = torch.arange(len(place)) - (degree.cumsum(0) - degree)[place]
-        return place, self.rows.rowptr[rows][place] + turn
+        row = torch.arange(len(rows)).repeat_interleave(degree)
+        offset = torch.arange(len(row)) - (degree.cumsum(0) - degree)[row]
+        return row, self.rows.rowptr[rows][row] + offset
 
     def strongest(
         self, rows: Tensor, count: int, kept: Tensor | None = None
     ) -> tuple[Tensor, Tensor]:
-        """The same, but at most `count` edges of a row: the largest weights in any head first,
-        before which come the edges that are `kept` anyway."""
-        place, edge = self.edges_of(rows)
+        """As `edges_of`, but at most `count` edges per row: first the edges in `kept`, then those
+        with the largest weight in any head."""
+        row, edge = self.edges_of(rows)
         strength = torch.stack([weight[edge].amax(1) for weight in self.weights]).amax(0)
         if kept is not None:
             strength = torch.where(torch.isin(edge, kept), 2.0, strength)
         order = strength.argsort(descending=True, stable=True)
-        order = order[place[order].argsort(stable=True)]
-        place, edge = place[order], edge[order]
+        order = order[row[order].argsort(stable=True)]
+        row, edge = row[order], edge[order]
         degree = self.rows.degree[rows]
-        turn = torch.arange(len(place)) - (degree.cumsum(0) - degree)[place]
-        return place[turn < count], edge[turn < count]
+        rank = torch.arange(len(row)) - (degree.cumsum(0) - degree)[row]
+        return row[rank < count], edge[rank < count]
 
 
-def webs_of(found: Attentiveness) -> tuple[Codes, list[Web]]:
-    """Every layer in one web."""
-    by_layer = [[view for view in found.attention.seen if view.layer == layer.name]
-                for layer in found.layers]  # fmt: skip
+def edge_sets_of(result: Attentiveness) -> tuple[Codes, list[EdgeSet]]:
+    """Group the layers by their edges."""
+    by_layer = [[view for view in result.attention.seen if view.layer == layer.name]
+                for layer in result.layers]  # fmt: skip
     sets = [_sets(views) for views in by_layer]
-    ends = [int(end.max()) for view in found.attention.seen for end in (view.query, view.key)
+    ends = [int(end.max()) for view in result.attention.seen for end in (view.query, view.key)
             if len(end)]  # fmt: skip
     codes = Codes(
         sets=tuple(dict.fromkeys(name for pair in sets for name in pair)),
         num_calls=max(map(len, by_layer)),
         size=max(ends) + 1,
     )
-    webs: list[Web] = []
-    for place, (views, pair) in enumerate(zip(by_layer, sets, strict=True)):
-        web = _web(place, views, pair, codes)
-        same = next((each for each in webs if _are_alike(each, web)), None)
+    edge_sets: list[EdgeSet] = []
+    for layer, (views, pair) in enumerate(zip(by_layer, sets, strict=True)):
+        edge_set = _edge_set(layer, views, pair, codes)
+        same = next((each for each in edge_sets if _have_same_edges(each, edge_set)), None)
         if same is None:
-            webs.append(web)
+            edge_sets.append(edge_set)
         else:
-            same.layers.append(place)
-            same.weights.extend(web.weights)
-    return codes, webs
+            same.layers.append(layer)
+            same.weights.extend(edge_set.weights)
+    return codes, edge_sets
 
 
-def _web(place: int, views: list[LayerAttention], sets: tuple[str, str], codes: Codes) -> Web:
-    rows = rows_of([_weighed(view) for view in views])
-    return Web(
-        [place],
+def _edge_set(
+    layer: int, views: list[LayerAttention], sets: tuple[str, str], codes: Codes
+) -> EdgeSet:
+    rows = rows_of([_without_scores(view) for view in views])
+    return EdgeSet(
+        [layer],
         [rows.weight],
         rows,
         sets,
@@ -109,21 +111,21 @@ def _web(place: int, views: list[LayerAttention], sets: tuple[str, str], codes: 
     )
 
 
-def _weighed(view: LayerAttention) -> LayerAttention:
-    """Without scores, which no page shows."""
+def _without_scores(view: LayerAttention) -> LayerAttention:
+    """The page does not show scores."""
     weight = view.weight.detach()
     return replace(view, weight=weight, score=weight[:, :0])
 
 
 def _calls(ends: list[Tensor]) -> Tensor:
-    """The call of each query or key, in the order of `rows_of`."""
+    """The call index of each query or key, in the order of `rows_of`."""
     if len(ends) == 1:
         return torch.zeros((), dtype=torch.long)
     sizes = torch.tensor([len(torch.unique(each)) for each in ends])
     return torch.arange(len(ends)).repeat_interleave(sizes)
 
 
-def _are_alike(one: Web, other: Web) -> bool:
+def _have_same_edges(one: EdgeSet, other: EdgeSet) -> bool:
     pairs = (
         (one.query_code, other.query_code),
         (one.key_code, other.key_code),
@@ -134,10 +136,10 @@ def _are_alike(one: Web, other: Web) -> bool:
 
 
 def _sets(views: Sequence[LayerAttention]) -> tuple[str, str]:
-    """What queries and keys are: the node types in the layer's path; else nodes of one set, unless
-    an edge from a number to itself is no self-loop."""
+    """The node sets of queries and keys: the node types in the layer's path; otherwise one set,
+    unless an edge between equal ids is not a self-loop."""
     types = re.split(r"_{2,3}", re.sub(r"[<>#]", "", views[0].layer.rsplit(".", 1)[-1]))
     if len(types) == 3 and all(types):
         return types[2], types[0]
-    is_one = all(not bool(((v.query == v.key) & ~v.is_self_loop).any()) for v in views)
-    return ONE_SET if is_one else TWO_SETS
+    is_one_set = all(not bool(((v.query == v.key) & ~v.is_self_loop).any()) for v in views)
+    return ONE_SET if is_one_set else TWO_SETS
