@@ -320,7 +320,7 @@ def test_in_a_sampled_block_a_query_is_the_key_with_the_same_index(name) -> None
 
 
 class Net(nn.Module):
-    """Two layers and other modules; can be told to fail between the layers."""
+    """Two layers and other modules; can fail between the layers."""
 
     def __init__(self, first: str = "pyg.GATConv", second: str = "dynagat.GATv2Conv") -> None:
         super().__init__()

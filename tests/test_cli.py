@@ -212,4 +212,4 @@ def test_without_its_packages_the_command_line_says_what_to_install():
     script = "import sys; sys.modules['typer'] = None; from dynagat.__main__ import main; main()"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
     assert done.returncode == 1
-    assert "needs typer; pip install 'dynagat[suite]' brings it" in done.stderr
+    assert "needs typer; run: pip install 'dynagat[suite]'" in done.stderr

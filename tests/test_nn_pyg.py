@@ -201,7 +201,7 @@ def test_size_is_at_the_same_position_as_in_pyg() -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_constructor_takes_pygs_arguments_in_pygs_order(name) -> None:
-    theirs = list(inspect.signature(getattr(pyg, name)).parameters)[:-1]  # but for **kwargs
+    theirs = list(inspect.signature(getattr(pyg, name)).parameters)[:-1]  # without **kwargs
     ours = list(inspect.signature(getattr(dynagat, name)).parameters)
     assert ours[: len(theirs)] == theirs
 

@@ -9,9 +9,7 @@ def main() -> None:
     except ModuleNotFoundError as error:
         if (error.name or "dynagat").startswith("dynagat"):
             raise
-        sys.exit(
-            f"dynagat: the command line needs {error.name}; pip install 'dynagat[suite]' brings it"
-        )
+        sys.exit(f"dynagat: the command line needs {error.name}; run: pip install 'dynagat[suite]'")
     app(prog_name="dynagat")
 
 

@@ -36,7 +36,9 @@ class Pairs:
         return len(self.first)
 
 
-def agreement(rows: Rows, pairs: Pairs, draws: Resampling) -> tuple[list[Estimate], list[Estimate]]:
+def agreement(
+    rows: Rows, pairs: Pairs, resampling: Resampling
+) -> tuple[list[Estimate], list[Estimate]]:
     """Per head: the mean τ over pairs; and, among pairs in which each query has the other's first
     choice as a key, the fraction that rank the same key first."""
     tau, is_comparable = _taus(rows, pairs)
@@ -44,8 +46,8 @@ def agreement(rows: Rows, pairs: Pairs, draws: Resampling) -> tuple[list[Estimat
     share = pairs.share[:, None]
     ends = pairs.first, pairs.second
     return (
-        draws.pairs(tau * share, is_comparable * share, *ends),
-        draws.pairs(is_same * share, could_be * share, *ends),
+        resampling.pairs(tau * share, is_comparable * share, *ends),
+        resampling.pairs(is_same * share, could_be * share, *ends),
     )
 
 

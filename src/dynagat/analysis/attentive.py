@@ -178,7 +178,7 @@ class _Sample:
     rows: Rows
     pairs: Pairs
     comparisons: Comparisons
-    draws: Resampling
+    resampling: Resampling
     by_chance: float
     selectable: int
 
@@ -188,10 +188,10 @@ def _sample(rows: Rows, known: list[_Sample], seed: int) -> _Sample:
         same = zip((sample.rows.rowptr, sample.rows.key), (rows.rowptr, rows.key), strict=True)
         if all(torch.equal(*each) for each in same):
             return sample
-    draws, comparisons = Resampling(rows.num_queries, seed), find_comparisons(rows, seed)
-    chance = _by_chance(rows, comparisons, draws, seed)
+    resampling, comparisons = Resampling(rows.num_queries, seed), find_comparisons(rows, seed)
+    chance = _by_chance(rows, comparisons, resampling, seed)
     pairs = find_pairs(rows, seed)
-    known.append(_Sample(rows, pairs, comparisons, draws, chance, selectable(rows)))
+    known.append(_Sample(rows, pairs, comparisons, resampling, chance, selectable(rows)))
     return known[-1]
 
 
@@ -205,14 +205,14 @@ def _layer(
     _check(views)
     rows = rows_of(views)
     sample = _sample(rows, samples, seed)
-    pairs, comparisons, draws = sample.pairs, sample.comparisons, sample.draws
-    agreed, chosen = agreement(rows, pairs, draws)
-    inner, effects = interaction(rows, draws)
-    predicted, positions = explained(rows, comparisons, effects, draws)
-    picked = selection(rows, sample.selectable, draws)
-    relative, effective, degree = sharpness(rows, draws)
-    between = alike(rows, comparisons, draws)
-    loops, same, marked = masses(views, labels, noise, draws)
+    pairs, comparisons, resampling = sample.pairs, sample.comparisons, sample.resampling
+    agreed, chosen = agreement(rows, pairs, resampling)
+    inner, effects = interaction(rows, resampling)
+    predicted, positions = explained(rows, comparisons, effects, resampling)
+    picked = selection(rows, sample.selectable, resampling)
+    relative, effective, degree = sharpness(rows, resampling)
+    between = alike(rows, comparisons, resampling)
+    loops, same, marked = masses(views, labels, noise, resampling)
     heads = tuple(
         Head(
             layer=views[0].layer,
@@ -260,32 +260,32 @@ def _check(views: list[LayerAttention]) -> None:
             raise ValueError(f"layer {name!r}, head {head}: {count} weights are nan or infinite")
 
 
-def _by_chance(rows: Rows, comparisons: Comparisons, draws: Resampling, seed: int) -> float:
+def _by_chance(rows: Rows, comparisons: Comparisons, resampling: Resampling, seed: int) -> float:
     """`explained` for random scores: it grows when queries share fewer keys."""
     generator = torch.Generator().manual_seed(seed)
     score = torch.rand(len(rows.key), 1, generator=generator)
     random = replace(rows, score=score, weight=score)
     effects = torch.zeros(rows.num_keys, 1).index_add(0, rows.key, score - 0.5)
-    return explained(random, comparisons, effects, draws)[0][0].value
+    return explained(random, comparisons, effects, resampling)[0][0].value
 
 
 def masses(
-    views: list[LayerAttention], labels: Tensor | None, noise: Tensor | None, draws: Resampling
+    views: list[LayerAttention], labels: Tensor | None, noise: Tensor | None, resampling: Resampling
 ) -> tuple[Sequence[Mass | None], Sequence[Mass | None], Sequence[Mass | None]]:
     """Attention on self-loops, on same-label edges (self-loops left out), and on noise edges."""
     nothing = [None] * views[0].num_heads
     loops = [view.is_self_loop.cpu() for view in views]
     every = [torch.ones_like(each) for each in loops]
     others = [~each for each in loops]
-    on_loops = mass_on(views, loops, every, draws) if any(map(torch.any, loops)) else nothing
+    on_loops = mass_on(views, loops, every, resampling) if any(map(torch.any, loops)) else nothing
     on_same = on_noise = nothing
     if labels is not None:
         same = [_at(labels, v.query, "labels") == _at(labels, v.key, "labels") for v in views]
-        on_same = mass_on(views, same, others, draws)
+        on_same = mass_on(views, same, others, resampling)
     if noise is not None:
         marks = [_at(noise.bool(), v.edge_id.clamp_min(0), "noise") & (v.edge_id.cpu() >= 0)
                  for v in views]  # fmt: skip
-        on_noise = mass_on(views, marks, every, draws)
+        on_noise = mass_on(views, marks, every, resampling)
     return on_loops, on_same, on_noise
 
 

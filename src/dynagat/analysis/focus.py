@@ -37,7 +37,7 @@ def entropy(rows: Rows) -> Tensor:  # [Q, H]
     return (total.log() - mean_log).clamp_min(0)
 
 
-def sharpness(rows: Rows, draws: Resampling) -> tuple[list[Estimate], list[Estimate], float]:
+def sharpness(rows: Rows, resampling: Resampling) -> tuple[list[Estimate], list[Estimate], float]:
     """Per head, over queries with at least two keys: the mean of entropy_i / log degree_i and of
     effective_i; and the mean degree of these queries."""
     degree = rows.sum(rows.times)[:, None].float()
@@ -46,35 +46,39 @@ def sharpness(rows: Rows, draws: Resampling) -> tuple[list[Estimate], list[Estim
     entropies = entropy(rows)
     relative = entropies / degree.log().where(degree >= 2, torch.ones(()))
     mean_degree = float((degree * chooses).sum() / chooses.sum())
-    return draws.ratio(relative * one, one), draws.ratio(entropies.exp() * one, one), mean_degree
+    return (
+        resampling.ratio(relative * one, one),
+        resampling.ratio(entropies.exp() * one, one),
+        mean_degree,
+    )
 
 
 def mass_on(
     views: Sequence[LayerAttention],
     marks: Sequence[Tensor],
     among: Sequence[Tensor],
-    draws: Resampling,
+    resampling: Resampling,
 ) -> list[Mass]:
     """Per head: attention on the edges in `marks` out of those in `among`, [E] masks per view."""
     query = renumber([view.query.cpu() for view in views])[0]
     weight = torch.cat([view.weight.cpu() for view in views])
     mark, counts = (torch.cat(list(each)).cpu() for each in (marks, among))
-    uniform = torch.bincount(query, minlength=draws.num_queries)[query].float().reciprocal()
+    uniform = torch.bincount(query, minlength=resampling.num_queries)[query].float().reciprocal()
 
     def total(mask: Tensor) -> Tensor:  # [E] -> [Q, H]
-        zeros = torch.zeros(draws.num_queries, weight.shape[1])
+        zeros = torch.zeros(resampling.num_queries, weight.shape[1])
         if mask.all():
             return zeros.index_add(0, query, weight.float())
         index = mask.nonzero()[:, 0]
         return zeros.index_add(0, query[index], weight[index].float())
 
-    attention = draws.ratio(total(mark & counts), total(counts))
+    attention = resampling.ratio(total(mark & counts), total(counts))
     expected = float(uniform[mark & counts].sum() / uniform[counts].sum())
     return [Mass(estimate, expected) for estimate in attention]
 
 
 def alike(
-    rows: Rows, comparisons: Comparisons, draws: Resampling
+    rows: Rows, comparisons: Comparisons, resampling: Resampling
 ) -> dict[tuple[int, int], Estimate]:
     """For each pair of heads: τ between their rankings of a query's keys, over all queries."""
     signs = comparisons.signs(rows).float()
@@ -84,5 +88,5 @@ def alike(
     both = signs[:, pairs[:, 0]] * signs[:, pairs[:, 1]] * comparisons.share[:, None]
     zeros = torch.zeros(rows.num_queries, len(pairs))
     above, below = (zeros.index_add(0, comparisons.query, each) for each in (both, both.abs()))
-    taus = draws.ratio(above, below)
+    taus = resampling.ratio(above, below)
     return {(a, b): tau for (a, b), tau in zip(pairs.tolist(), taus, strict=True)}

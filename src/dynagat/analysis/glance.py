@@ -33,18 +33,21 @@ def glance(
         attention.check()
     except ValueError as error:
         return {"refused": str(error)}
-    draws: dict[int, Resampling] = {}
-    return {"layers": [_layer(view, labels, noise, draws) for view in attention.seen]}
+    resamplings: dict[int, Resampling] = {}
+    return {"layers": [_layer(view, labels, noise, resamplings) for view in attention.seen]}
 
 
 def _layer(
-    view: LayerAttention, labels: Tensor | None, noise: Tensor | None, draws: dict[int, Resampling]
+    view: LayerAttention,
+    labels: Tensor | None,
+    noise: Tensor | None,
+    resamplings: dict[int, Resampling],
 ) -> dict[str, Any]:
     rows = rows_of([view])
-    draw = draws.setdefault(rows.num_queries, Resampling(rows.num_queries))
-    inner, _ = interaction(rows, draw)
-    _, effective, degree = sharpness(rows, draw)
-    loops, same, marked = masses([view], labels, noise, draw)
+    resampling = resamplings.setdefault(rows.num_queries, Resampling(rows.num_queries))
+    inner, _ = interaction(rows, resampling)
+    _, effective, degree = sharpness(rows, resampling)
+    loops, same, marked = masses([view], labels, noise, resampling)
     heads = [
         {
             "head": h,

@@ -18,7 +18,7 @@ MAX_DOUBLE = 4_000_000  # with more scores, fit in their own precision: it takes
 PRECISION = 1e-6  # norm of the residual of the normal equations, relative to the initial one
 
 
-def interaction(rows: Rows, draws: Resampling) -> tuple[list[Estimate], Tensor]:
+def interaction(rows: Rows, resampling: Resampling) -> tuple[list[Estimate], Tensor]:
     """The interaction of each head, and the effects of keys, [K, H]. Resamples share one fit."""
     score = rows.score
     query, key = fit(rows, score if score.numel() > MAX_DOUBLE else score.double())
@@ -29,7 +29,7 @@ def interaction(rows: Rows, draws: Resampling) -> tuple[list[Estimate], Tensor]:
     totals = [each.sum(0, dtype=torch.double) for each in (squares, score.square())]
     is_constant = totals[0] <= torch.finfo(score.dtype).eps ** 2 * totals[1]
     variance = rows.sum(squares).where(~is_constant, torch.nan)
-    return draws.ratio(rows.sum(rest), variance), key
+    return resampling.ratio(rows.sum(rest), variance), key
 
 
 def fit(rows: Rows, score: Tensor) -> tuple[Tensor, Tensor]:

@@ -63,7 +63,7 @@ def _unrank(index: Tensor) -> Tensor:
 
 
 def explained(
-    rows: Rows, comparisons: Comparisons, effects: Tensor, draws: Resampling
+    rows: Rows, comparisons: Comparisons, effects: Tensor, resampling: Resampling
 ) -> tuple[list[Estimate], Tensor]:
     """Per head: the fraction of comparisons that one ranking of all keys explains, where each query
     counts equally; and the position of each key in that ranking, [K, H], 0 for the best.
@@ -75,7 +75,7 @@ def explained(
     positions = _improve(rows, comparisons, signs, rank_keys(rows, effects))
     correct = _is_predicted(rows, comparisons, signs, positions)
     above, below = (_by_query(rows, comparisons, each) for each in (correct, signs.abs()))
-    return draws.ratio(above, below), positions
+    return resampling.ratio(above, below), positions
 
 
 def rank_keys(rows: Rows, effects: Tensor) -> Tensor:

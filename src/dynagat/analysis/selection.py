@@ -27,7 +27,7 @@ class Selection:
     selectable: int
 
 
-def selection(rows: Rows, limit: int, draws: Resampling) -> list[Selection]:
+def selection(rows: Rows, limit: int, resampling: Resampling) -> list[Selection]:
     """Per head, out of `limit` keys that could be chosen. A query with tied best keys chooses none.
 
     A resample has fewer distinct queries, so its fraction is that of a smaller graph. Therefore the
@@ -38,11 +38,11 @@ def selection(rows: Rows, limit: int, draws: Resampling) -> list[Selection]:
     choice = torch.where(chooses[:, None], _choices(rows), rows.num_keys)  # [Q, H]
     count = torch.tensor([len(_known(column, rows.num_keys).unique()) for column in choice.T])
     limit = max(limit, int(count.max()))  # the greedy matching may be slightly too small
-    is_drawn = (draws.counts > 0).float()  # [draws, kept]
-    sizes = (is_drawn @ chooses[draws.kept].float())[:, None].double()
-    kept = choice[draws.kept]
+    is_drawn = (resampling.counts > 0).float()  # [draws, kept]
+    sizes = (is_drawn @ chooses[resampling.kept].float())[:, None].double()
+    kept = choice[resampling.kept]
     distinct = torch.stack([_distinct(column, is_drawn, rows.num_keys) for column in kept.T], 1)
-    deviation = RARE * _residual(sizes, distinct.double()) / draws.scale
+    deviation = RARE * _residual(sizes, distinct.double()) / resampling.scale
     share = count.double() / limit if limit else torch.full((rows.num_heads,), torch.nan)
     shares = estimates(share, (share + deviation / max(1, limit)).clamp(0, 1))
     return [
