@@ -55,10 +55,14 @@ def find_pairs(rows: Rows, seed: int = 0) -> Pairs:
     """All pairs of queries that share at least two keys, or a sample of them in a large graph."""
     generator = torch.Generator().manual_seed(seed)
     by_key = torch.sort(rows.key, stable=True).indices  # the edges of each key
-    fan = torch.bincount(rows.key, minlength=rows.num_keys)  # [K]: number of queries per key
-    num_wedges = int((fan * (fan - 1) // 2).sum())
+    key_degree = torch.bincount(rows.key, minlength=rows.num_keys)  # [K]: number of queries per key
+    num_wedges = int((key_degree * (key_degree - 1) // 2).sum())
     is_small = num_wedges <= MAX_WEDGES
-    first, second = _all_wedges(fan, by_key) if is_small else _sample_wedges(fan, by_key, generator)
+    first, second = (
+        _all_wedges(key_degree, by_key)
+        if is_small
+        else _sample_wedges(key_degree, by_key, generator)
+    )
     query = rows.query
     code, times = torch.unique(query[first] * rows.num_queries + query[second], return_counts=True)
     ends = code // max(1, rows.num_queries), code % max(1, rows.num_queries)
@@ -67,28 +71,34 @@ def find_pairs(rows: Rows, seed: int = 0) -> Pairs:
     return _subsample(pairs, generator)
 
 
-def _all_wedges(fan: Tensor, by_key: Tensor) -> tuple[Tensor, Tensor]:
+def _all_wedges(key_degree: Tensor, by_key: Tensor) -> tuple[Tensor, Tensor]:
     """All pairs of edges with the same key, lower index first: their queries share the key."""
-    start = fan.cumsum(0) - fan
-    rank = torch.arange(len(by_key)) - start.repeat_interleave(fan)  # among the edges of its key
+    start = key_degree.cumsum(0) - key_degree
+    rank = torch.arange(len(by_key)) - start.repeat_interleave(
+        key_degree
+    )  # among the edges of its key
     later = by_key.repeat_interleave(rank)
-    base = start.repeat_interleave(fan).repeat_interleave(rank)
+    base = start.repeat_interleave(key_degree).repeat_interleave(rank)
     offset = torch.arange(len(later)) - (rank.cumsum(0) - rank).repeat_interleave(rank)
     return by_key[base + offset], later
 
 
 def _sample_wedges(
-    fan: Tensor, by_key: Tensor, generator: torch.Generator
+    key_degree: Tensor, by_key: Tensor, generator: torch.Generator
 ) -> tuple[Tensor, Tensor]:
     """A random sample of the pairs of `_all_wedges`."""
-    wedges = (fan.double() * (fan - 1) / 2).cumsum(0)
+    wedges = (key_degree.double() * (key_degree - 1) / 2).cumsum(0)
     drawn = torch.rand(8 * MAX_PAIRS, generator=generator, dtype=torch.double) * wedges[-1]
-    key = torch.searchsorted(wedges, drawn, right=True).clamp_max(len(fan) - 1)
-    one = (torch.rand(len(key), generator=generator) * fan[key]).long().clamp_max(fan[key] - 1)
-    step = (torch.rand(len(key), generator=generator) * (fan[key] - 1)).long()
-    other = (one + 1 + step.clamp_max(fan[key] - 2)) % fan[key]
+    key = torch.searchsorted(wedges, drawn, right=True).clamp_max(len(key_degree) - 1)
+    one = (
+        (torch.rand(len(key), generator=generator) * key_degree[key])
+        .long()
+        .clamp_max(key_degree[key] - 1)
+    )
+    step = (torch.rand(len(key), generator=generator) * (key_degree[key] - 1)).long()
+    other = (one + 1 + step.clamp_max(key_degree[key] - 2)) % key_degree[key]
     low, high = torch.minimum(one, other), torch.maximum(one, other)
-    start = (fan.cumsum(0) - fan)[key]
+    start = (key_degree.cumsum(0) - key_degree)[key]
     return by_key[start + low], by_key[start + high]
 
 

@@ -40,17 +40,17 @@ def fit(rows: Rows, score: Tensor) -> tuple[Tensor, Tensor]:
     """
     incidence, transposed = _incidence(rows, score.dtype)
     degree = rows.degree.clamp_min(1).to(score.dtype)[:, None]
-    fan = torch.bincount(rows.key, minlength=rows.num_keys).to(score.dtype)[:, None]
+    key_degree = torch.bincount(rows.key, minlength=rows.num_keys).to(score.dtype)[:, None]
 
     def remainder(key: Tensor) -> Tensor:
         """(D_K - Aᵀ D_Q⁻¹ A) key"""
-        return fan * key - transposed @ ((incidence @ key) / degree)
+        return key_degree * key - transposed @ ((incidence @ key) / degree)
 
     total = rows.sum(score)
     mean = total / degree
     by_key = score.new_zeros(rows.num_keys, rows.num_heads)
     target = by_key.index_add(0, rows.key, score - rows.to_edges(mean))
-    key = _solve(remainder, target, 1 / fan.clamp_min(1))
+    key = _solve(remainder, target, 1 / key_degree.clamp_min(1))
     return (total - incidence @ key) / degree, key
 
 
@@ -58,8 +58,8 @@ def _incidence(rows: Rows, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
     """The sparse matrix of ones where a query has a key, [Q, K], and its transpose."""
     ones = torch.ones(len(rows.key), dtype=dtype)
     order = torch.sort(rows.key, stable=True).indices
-    fan = torch.bincount(rows.key, minlength=rows.num_keys)
-    begin = torch.nn.functional.pad(fan.cumsum(0), (1, 0))
+    key_degree = torch.bincount(rows.key, minlength=rows.num_keys)
+    begin = torch.nn.functional.pad(key_degree.cumsum(0), (1, 0))
     size = (rows.num_queries, rows.num_keys)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # torch calls the format beta

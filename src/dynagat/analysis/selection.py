@@ -96,9 +96,9 @@ def _greedy_matching(query: Tensor, key: Tensor, num_queries: int, num_keys: int
     count, none = 0, torch.iinfo(torch.long).max
     while len(key):
         width = torch.bincount(query, minlength=num_queries)
-        fan = torch.bincount(key, minlength=num_keys)
+        key_degree = torch.bincount(key, minlength=num_keys)
         rarest = torch.full((num_queries,), none)
-        rarest = rarest.scatter_reduce(0, query, fan[key] * num_keys + key, "amin")
+        rarest = rarest.scatter_reduce(0, query, key_degree[key] * num_keys + key, "amin")
         proposers = (width > 0).nonzero()[:, 0]
         accepted = torch.full((num_keys,), none).scatter_reduce(
             0, rarest[proposers] % num_keys, width[proposers] * num_queries + proposers, "amin"

@@ -31,10 +31,10 @@ def blocks_of(edge_set: EdgeSet) -> list[Block]:
     """Up to MAX_BLOCKS disjoint blocks, each around one of the keys with the most queries."""
     is_free = edge_set.rows.degree >= 2
     is_start = torch.ones(edge_set.rows.num_keys, dtype=torch.bool)
-    fan = torch.bincount(edge_set.rows.key, minlength=edge_set.rows.num_keys)
+    key_degree = torch.bincount(edge_set.rows.key, minlength=edge_set.rows.num_keys)
     blocks: list[Block] = []
     while len(blocks) < MAX_BLOCKS and is_start.any():
-        start = int(torch.where(is_start, fan, -1).argmax())
+        start = int(torch.where(is_start, key_degree, -1).argmax())
         block = _block(edge_set, start, is_free & (edge_set.rows.degree <= MAX_DEGREE))
         if block is None or len(block.edge) < ENOUGH_EDGES:
             block = _fuller(block, _block(edge_set, start, is_free))
