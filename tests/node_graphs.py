@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
+from bench.synthetic_ogb import make_ogb
 
 from dynagat.benchmarks import find
-from dynagat.data.made import make_ogb
 from dynagat.data.store import EDGE, NODE, Edges, GraphData, Nodes
 from dynagat.experiment import Benchmark, as_published, grid
 

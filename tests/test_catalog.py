@@ -10,11 +10,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from bench.synthetic_ogb import make_ogb
 
 from dynagat.data import catalog, download
 from dynagat.data.catalog import CATALOG, find_entry, get, load
 from dynagat.data.download import DownloadError, Remote, unzip
-from dynagat.data.made import make_ogb
 from dynagat.data.planetoid import PARTS
 from dynagat.data.store import open_graph, stored_names
 

@@ -4,11 +4,11 @@ import json
 
 import numpy as np
 import pytest
+from bench.synthetic_ogb import make_ogb
 from typer.testing import CliRunner
 
 from dynagat.cli import app
 from dynagat.data.arrays import LIST
-from dynagat.data.made import make_ogb
 from dynagat.data.store import open_graph, store_folder, stored_names
 
 

@@ -6,13 +6,13 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from bench.synthetic_ogb import make_ogb
 
 from dynagat.analysis.attentive import look
 from dynagat.benchmarks import BENCHMARKS, EDGE_NOISE, OGBN_ARXIV, PUBMED
 from dynagat.benchmarks.edge_noise import RATIOS
 from dynagat.benchmarks.nodes import NodeData
 from dynagat.cli.benchmarks import _jobs, variants
-from dynagat.data.made import make_ogb
 from dynagat.data.store import EDGE, NODE, Edges, Nodes, store_folder
 from tests.node_graphs import tiny, without_features
 from tests.test_cli import (

@@ -11,11 +11,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from bench.synthetic_ogb import make_ogb
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch_geometric.data import Data, HeteroData
 
-from dynagat.data.made import make_ogb
 from dynagat.data.npz import read_npz
 from dynagat.data.ogb import SETS, read_ogb
 from dynagat.data.pickles import read_pickle, read_torch_pickle
@@ -430,19 +430,6 @@ def test_blocks_of_any_size_give_the_same_graph(made, tmp_path, monkeypatch):
     after = read_ogb(folder, replace=True)
     assert np.array_equal(before.sole_edges.key_index, after.sole_edges.key_index)
     assert np.array_equal(before.x, after.x)
-
-
-def test_what_is_made_is_the_same_for_the_same_seed(tmp_path):
-    for name in ("one", "two"):
-        make_ogb("ogbl-ddi", tmp_path / name, nodes=20, seed=3)
-    for path in (tmp_path / "one" / "raw").iterdir():
-        assert path.read_bytes() == (tmp_path / "two" / "raw" / path.name).read_bytes()
-    with pytest.raises(ValueError, match="must be empty"):
-        make_ogb("ogbl-ddi", tmp_path / "one")
-    with pytest.raises(ValueError, match=r"nodes must lie in \[10, 4267\] for ogbl-ddi, but are 3"):
-        make_ogb("ogbl-ddi", tmp_path / "three", nodes=3)
-    with pytest.raises(ValueError, match=r"only OGB's sets are made: .*'cora' is asked for"):
-        make_ogb("cora", tmp_path / "three")
 
 
 @pytest.mark.data
