@@ -100,16 +100,16 @@ def test_a_dictionary_joins_every_query_with_every_key_and_nothing_else() -> Non
 # Synthetic data
 
 
-def test_what_is_made_is_the_same_for_the_same_seed(tmp_path: Path) -> None:
+def test_synthetic_files_are_the_same_for_the_same_seed(tmp_path: Path) -> None:
     for name in ("one", "two"):
         make_ogb("ogbl-ddi", tmp_path / name, nodes=20, seed=3)
     for path in (tmp_path / "one" / "raw").iterdir():
         assert path.read_bytes() == (tmp_path / "two" / "raw" / path.name).read_bytes()
     with pytest.raises(ValueError, match="must be empty"):
         make_ogb("ogbl-ddi", tmp_path / "one")
-    with pytest.raises(ValueError, match=r"nodes must lie in \[10, 4267\] for ogbl-ddi, but are 3"):
+    with pytest.raises(ValueError, match=r"nodes must lie in \[10, 4267\] for ogbl-ddi, but is 3"):
         make_ogb("ogbl-ddi", tmp_path / "three", nodes=3)
-    with pytest.raises(ValueError, match=r"only OGB's sets are made: .*'cora' is asked for"):
+    with pytest.raises(ValueError, match=r"name must be one of .*ogbl-ddi, but is 'cora'"):
         make_ogb("cora", tmp_path / "three")
 
 
