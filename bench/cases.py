@@ -8,6 +8,8 @@ from typing import Any
 from bench.graphs import Dictionaries, Hub, Molecules, PowerLaw, Products, Recipe, Uniform
 
 SHAPES = ((8, 32), (8, 8), (1, 64), (1, 256))  # H, C
+# Fields of Case that older records lack: they are left out of a description at their default.
+ADDED_LATER = ("batch_size", "pass_seeds", "string_ids", "benchmark")
 ALL = ("pyg", "compiled", "dgl", "dynagat")
 
 
@@ -42,6 +44,7 @@ class Case:
     batch_size: int = 0  # sampling: seeds, or roots of walks
     pass_seeds: int = 0  # sampling: how many seeds a whole pass has, if one is measured
     string_ids: bool = False  # import: whether nodes have names and not numbers
+    benchmark: str = ""  # training: the benchmark whose network, sampler and task are used
 
     @property
     def shape(self) -> str:
@@ -53,11 +56,7 @@ class Case:
         own["graph"] = self.graph.describe()
         own["against"] = self.against.describe() if self.against else None
         own["contenders"] = list(self.contenders)
-        for name in (
-            "batch_size",
-            "pass_seeds",
-            "string_ids",
-        ):  # as in records from before there were any
+        for name in ADDED_LATER:
             if not own[name]:
                 del own[name]
         return own
@@ -78,11 +77,13 @@ class Sizes:
     sampled: tuple[int, int, int]  # seeds per batch; per batch of products and per pass over it
     roots: int
     tables: Uniform
+    training: dict[str, Recipe]  # by the name of the benchmark
     compiled: tuple[str, ...]  # the cases in which PyG's layer is compiled, too
     huge_pages: tuple[bool, ...]
     effort: Effort
 
 
+TRAINING_EFFORT = Effort(seconds=300.0, fewest=24, most=48)
 FULL = Sizes(
     arxiv=PowerLaw(),
     even=Uniform(),
@@ -99,6 +100,7 @@ FULL = Sizes(
     sampled=(1024, 256, 196_615),  # protocol.md, 4.4
     roots=20_000,  # protocol.md, 4.2
     tables=Uniform(1_000_000, 5_000_000),
+    training={"ogbn-products": Products(), "ogbn-proteins": Products(132_534, 79_122_504)},
     compiled=("*",),
     huge_pages=(False, True),
     effort=Effort(),
@@ -116,6 +118,7 @@ QUICK = Sizes(
     sampled=(256, 64, 4_000),
     roots=1_000,
     tables=Uniform(20_000, 100_000),
+    training={},
     compiled=("gatv2-8x8",),
     huge_pages=(False,),
     effort=Effort(seconds=1.0, fewest=3, most=5, first_step=100.0),
@@ -154,6 +157,7 @@ def make_cases(sizes: Sizes) -> list[Case]:
         *(_case("capture", "capture", arxiv, one) for one in few),
         *_sampling_cases(sizes),
         *_import_cases(sizes),
+        *_training_cases(sizes),
     ]
     compiled = [case.name for case in cases if "*" in sizes.compiled or case.name in sizes.compiled]
     return [replace(case, compiles=case.name in compiled) for case in cases]
@@ -195,4 +199,12 @@ def _import_cases(sizes: Sizes) -> list[Case]:
     return [
         Case(name="import-numbers", **given),
         Case(name="import-names", **given, string_ids=True),
+    ]
+
+
+def _training_cases(sizes: Sizes) -> list[Case]:
+    settings = {"group": "training", "contenders": ("dynagat",), "effort": TRAINING_EFFORT}
+    return [
+        Case(name=f"training-{name}", graph=graph, benchmark=name, **settings)
+        for name, graph in sizes.training.items()
     ]

@@ -29,6 +29,7 @@ from bench.sampling import (
     seeds_of,
     start_sampler,
 )
+from bench.training import measure_training
 from dynagat import GATv2Conv, Graph, capture, how_attentive, ops
 from dynagat.native import kernels
 
@@ -69,7 +70,7 @@ def measure_layers(case: Case) -> Iterator[Record]:
             continue
         expected = expected or (name, result)
         records = list(_differences(name, result, *expected))
-        yield from (Record(name, "first step", (_round(first),)), *records)
+        yield from (Record.rounded(name, "first step", [first]), *records)
         if not all(record.values[0] <= TOLERANCE for record in records):  # nor if it is NaN
             yield Record(name, "step", reason=f"its results differ from those of {expected[0]}")
             continue
@@ -136,9 +137,9 @@ def measure_bfloat16(case: Case) -> Iterator[Record]:
     halves = tuple(table.bfloat16() for table in tables)
     rounded = tuple(half.float() for half in halves)
     exact, same, rough = (_results(graph, some) for some in (tables, rounded, halves))
-    yield Record("bfloat16", "difference", (_round(largest_difference(rough, same)),))
+    yield Record.rounded("bfloat16", "difference", [largest_difference(rough, same)])
     error = largest_difference({"out": rough["out"]}, {"out": exact["out"]})
-    yield Record("bfloat16", "output difference with rounded tables", (_round(error),))
+    yield Record.rounded("bfloat16", "output difference with rounded tables", [error])
     trials = {"float32": attention(graph, *tables), "bfloat16": attention(graph, *halves)}
     yield from _time_all("attention", trials, case)
 
@@ -156,7 +157,7 @@ def measure_capture(case: Case) -> Iterator[Record]:
         plain = Trial(lambda _: layer(inputs.x, inputs.edge_index))
         yield from _time_all("forward", {"captured": Trial(captured), "plain": plain}, case)
         whole = Trial(lambda _: how_attentive(layer, (inputs.x, inputs.edge_index)))
-        yield Record("microscope", "seconds", tuple(_round(_duration(whole)) for _ in range(3)))
+        yield Record.rounded("microscope", "seconds", (_duration(whole) for _ in range(3)))
 
 
 def measure_sampling(case: Case, names: tuple[str, ...] = NEIGHBOURS) -> Iterator[Record]:
@@ -174,10 +175,11 @@ def measure_sampling(case: Case, names: tuple[str, ...] = NEIGHBOURS) -> Iterato
     for name in alternation(counts):
         took, count = _draw_once(draws[name], case, 1 + len(seconds[name]))
         seconds[name].append(took / count)
-    yield from (Record(name, "edge", tuple(map(_round, found))) for name, found in seconds.items())
+    for name, values in seconds.items():
+        yield Record.rounded(name, "edge", values)
     if case.pass_seeds:
         whole = Trial(pass_over(case, rows, case.pass_seeds))
-        yield Record("dynagat, layered", "pass", (_round(_duration(whole)),))
+        yield Record.rounded("dynagat, layered", "pass", [_duration(whole)])
 
 
 def measure_walks(case: Case) -> Iterator[Record]:
@@ -208,6 +210,7 @@ MEASURES: Mapping[str, Callable[[Case], Iterator[Record]]] = {
     "sampling": measure_sampling,
     "walks": measure_walks,
     "import": measure_import,
+    "training": measure_training,
 }
 
 
@@ -225,7 +228,7 @@ def time_trials(
         seconds[name].append(_duration(trials[name]))
     gc.unfreeze()
     for name, values in seconds.items():
-        yield Record(name, quantity, tuple(map(_round, values)))
+        yield Record.rounded(name, quantity, values)
 
 
 def repetitions(duration: float, effort: Effort) -> int:
@@ -253,11 +256,6 @@ def _duration(trial: Trial) -> float:
     begin = time.perf_counter()
     trial.run(prepared)
     return time.perf_counter() - begin
-
-
-def _round(value: float) -> float:
-    """To six digits: what follows is noise, and unreadable."""
-    return float(f"{value:.6g}")
 
 
 # What is run
@@ -344,7 +342,7 @@ def _differences(
 ) -> Iterator[Record]:
     if name == other:
         return
-    out = largest_difference({"": result[""]}, {"": expected[""]})
     grads = {key: grad for key, grad in expected.items() if key}
-    yield Record(name, f"output against {other}", (_round(out),))
-    yield Record(name, f"gradients against {other}", (_round(largest_difference(result, grads)),))
+    for quantity, tensors in {"output": {"": expected[""]}, "gradients": grads}.items():
+        difference = largest_difference(result, tensors)
+        yield Record.rounded(name, f"{quantity} against {other}", [difference])

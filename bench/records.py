@@ -21,6 +21,11 @@ class Record:
     values: tuple[float, ...] = ()
     reason: str = ""
 
+    @classmethod
+    def rounded(cls, contender: str, quantity: str, values: Iterable[float]) -> Record:
+        """The values with six significant digits; further ones are noise."""
+        return cls(contender, quantity, tuple(float(f"{value:.6g}") for value in values))
+
     @property
     def median(self) -> float:
         return statistics.median(self.values)

@@ -34,6 +34,7 @@ from bench.tables import (
     milliseconds,
     sampling,
     times,
+    training,
     walks,
 )
 
@@ -285,5 +286,17 @@ SECTIONS = (
         "reading has a process of its own; its peak of resident memory, over that before, is "
         "compared with the bytes of the graph's arrays.",
         importing,
+    ),
+    Section(
+        "training",
+        "Training at full size",
+        "GATv2 with 8 heads, trained by the code of `dynagat run`: the benchmark's own network, "
+        "neighbour sampler, task and training loop. The graph is synthetic, with the numbers of "
+        "nodes, edges, features and classes of the real dataset and with power-law degrees, so "
+        "these are times and memory, not accuracies. A step includes sampling its batch; the time "
+        "of an epoch is the median step times the number of steps. The evaluation computes the "
+        "outputs of all nodes with all neighbours. Each case runs in a process of its own; the "
+        "peak memory is that of the whole process, loading the graph included.",
+        training,
     ),
 )

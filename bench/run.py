@@ -18,6 +18,8 @@ from bench.machine import describe_session
 from bench.measure import measure
 from bench.records import Entry, Ledger, Record, read_ledger, write_ledger
 
+OWN_PROCESSES = ("memory", "import", "training")  # groups that start their own processes
+
 
 def run(
     cases: Sequence[Case],
@@ -63,8 +65,8 @@ class Workers:
         self._end()
 
     def measure(self, case: Case) -> Entry:
-        if case.group in ("memory", "import"):
-            return measure(case)  # it has a process for each contender
+        if case.group in OWN_PROCESSES:
+            return measure(case)
         self.process = self.process or fresh_process()
         try:
             return self.process.submit(measure, case).result()

@@ -95,8 +95,7 @@ def capture(entries: list[Entry]) -> str:
     rows = []
     for entry in entries:
         steps = [_spread(entry.find(name, "forward")) for name in ("captured", "plain")]
-        seconds = entry.median("microscope", "seconds")
-        whole = NOTHING if seconds is None else f"{seconds:.1f}"
+        whole = _fixed(entry.median("microscope", "seconds"))
         rows.append([entry.name, f"{entry.num_edges:,}", *steps, times(CAPTURE.of(entry)), whole])
     return markdown_table(header, rows)
 
@@ -112,8 +111,7 @@ def sampling(entries: list[Entry]) -> str:
     rows = []
     for entry in entries:
         speeds = [_speed(entry.median(name, "edge")) for name in SAMPLERS]
-        seconds = entry.median("dynagat, layered", "pass")
-        whole = NOTHING if seconds is None else f"{seconds:.1f}"
+        whole = _fixed(entry.median("dynagat, layered", "pass"))
         ratio = times(SAMPLING.of(entry))
         rows.append([entry.name, f"{entry.num_edges:,}", *speeds, ratio, whole])
     return markdown_table(header, rows)
@@ -143,7 +141,24 @@ def importing(entries: list[Entry]) -> str:
     return markdown_table(header, rows)
 
 
+def training(entries: list[Entry]) -> str:
+    header = ["", "nodes", "edges", "step, ms", "steps per epoch", "epoch, s", "evaluation, s"]
+    rows = []
+    for entry in entries:
+        sizes = [f"{entry.num_nodes:,}", f"{entry.num_edges:,}"]
+        quantities = ("steps per epoch", "epoch", "evaluation", "process memory")
+        steps, epoch, evaluation, peak = (entry.median("dynagat", each) for each in quantities)
+        cells = [_spread(entry.find("dynagat", "step")), _fixed(steps, 0)]
+        cells += [_fixed(epoch, 0), _fixed(evaluation), megabytes(peak, unit="")]
+        rows.append([entry.case["benchmark"], *sizes, *cells])
+    return markdown_table([*header, "peak memory, MB"], rows)
+
+
 # Cells
+
+
+def _fixed(value: float | None, digits: int = 1) -> str:
+    return NOTHING if value is None else f"{value:,.{digits}f}"
 
 
 def _seconds(record: Record | None) -> str:

@@ -8,9 +8,10 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
-from bench import importing
+from bench import importing, training
 from bench.__main__ import choose, main
 from bench.cases import FULL, QUICK, Case, Effort, make_cases
 from bench.contenders import draw_inputs, start
@@ -30,6 +31,9 @@ from bench.records import (
 )
 from bench.report import render, render_readme
 from bench.synthetic_ogb import make_ogb
+
+from dynagat.data.catalog import CATALOG
+from dynagat.data.store import flat
 
 POWER_LAW = PowerLaw(3_000, 43_000)
 RECIPES = (
@@ -197,6 +201,44 @@ def test_what_stops_one_reader_is_told_and_the_others_go_on(
     assert entry.median("dynagat", "peak over arrays") == 3
 
 
+@pytest.mark.parametrize(
+    ("name", "graph"),
+    [("ogbn-products", Products(1_000, 20_000)), ("ogbn-proteins", Products(300, 6_000))],
+)
+def test_training_is_measured_with_the_code_of_the_benchmark(
+    name: str, graph: Products, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(training, "in_fresh_process", lambda call, *given: call(*given))
+    entry = measure(tiny("training", graph=graph, benchmark=name, heads=8))
+    steps = entry.find("dynagat", "step")
+    assert ONCE.fewest <= len(steps.values) <= ONCE.most
+    num_steps = entry.median("dynagat", "steps per epoch")
+    assert num_steps == 1
+    assert entry.median("dynagat", "epoch") == pytest.approx(num_steps * steps.median, rel=1e-4)
+    assert entry.median("dynagat", "evaluation") > 0
+    assert entry.median("dynagat", "process memory") > 1e7
+
+
+def test_training_needs_enough_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(training, "available_bytes", lambda: 1_000.0)
+    entry = measure(tiny("training", benchmark="ogbn-products"))
+    assert "needs about" in entry.find("dynagat", "step").reason
+
+
+@pytest.mark.parametrize("name", ["ogbn-products", "ogbn-proteins"])
+def test_training_data_have_the_widths_and_the_split_of_the_real_dataset(name: str) -> None:
+    case = tiny("training", graph=Products(500, 8_000), benchmark=name)
+    data, again, entry = training.draw_graph(case), training.draw_graph(case), CATALOG[name]
+    assert (data.num_nodes, data.num_edges) == (500, 8_000)
+    assert len(data.task["classes"]) == entry.classes
+    assert ("x" in data.nodes["node"].arrays) == bool(entry.features)
+    fractions = [len(data.split[part]) / 500 for part in ("train", "valid", "test")]
+    assert fractions == pytest.approx([count / sum(entry.split) for count in entry.split], abs=0.01)
+    assert sum(map(len, data.split.values())) == 500
+    for array, same in zip(flat(data).values(), flat(again).values(), strict=True):
+        assert np.array_equal(array, same)
+
+
 def test_a_case_without_batches_is_described_as_before_there_were_any() -> None:
     assert "batch_size" not in tiny().describe()
     assert tiny("sampling", batch_size=9).describe()["batch_size"] == 9
@@ -278,11 +320,17 @@ def made_up() -> Ledger:
         others |= {"sampling": "edge", "walks": "edge", "import": "seconds"}
         seconds |= {"pandas": 7.0, "dynagat, to a folder": 12.0}
         quantity = others.get(case.group, "attention")
-        quantity = "step" if case.group in ("layers", "batches", "mechanisms") else quantity
+        quantity = (
+            "step" if case.group in ("layers", "batches", "mechanisms", "training") else quantity
+        )
         records = [Record(n, quantity, (s, s * 1.5, s * 0.9)) for n, s in seconds.items()]
         if case.group == "import":
             names = ("dynagat", "dynagat, to a folder")
             records += [Record(name, "peak over arrays", (2.5,)) for name in names]
+        if case.group == "training":
+            extra = {"steps per epoch": 769.0, "epoch": 769.0, "evaluation": 90.0}
+            extra["process memory"] = 12.5e9
+            records += [Record("dynagat", name, (value,)) for name, value in extra.items()]
         records.append(Record("dgl", quantity, reason="not importable: none"))
         sizes = case.graph.num_nodes, case.graph.num_edges
         entries.append(Entry(case.describe(), *sizes, 1.0, tuple(records)))
@@ -340,6 +388,8 @@ def test_the_page_shows_goals_numbers_and_who_is_missing() -> None:
     assert "| peak memory over the arrays made, highest | ≤ 3× | 2.50× | yes |" in page
     assert "| import-names, pandas | 1,000,000 | 5,000,000 | 7.0 (6.3–10.5) |" in page
     assert "20,000 (18,000–30,000)" in page
+    sizes = "| ogbn-products | 2,449,029 | 123,718,280 |"
+    assert f"{sizes} 1,000 (900–1,500) | 769 | 769 | 90.0 | 12,500 |" in page
     assert "DGL is missing in gatv2-8x32, gatv2-8x8" in page
     assert "made up" in page
     assert "Not measured yet" not in page
