@@ -1,20 +1,21 @@
-"""Records: what was measured, kept in one JSON file from which every table is computed."""
+"""Records: the measurements, in one JSON file from which every table is computed."""
 
 from __future__ import annotations
 
 import json
 import math
-import os
 import statistics
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from dynagat.files import write_text
+
 
 @dataclass(frozen=True)
 class Record:
-    """One quantity of one contender, once per repetition; or the reason why there is none."""
+    """One quantity of one contender, one value per repetition; or the reason why it is missing."""
 
     contender: str
     quantity: str  # "step", "attention", "build" in seconds, "memory" in bytes, ...
@@ -33,14 +34,14 @@ class Record:
 
 @dataclass(frozen=True)
 class Entry:
-    """All records of a case, and the session in which they were made."""
+    """All records of a case, and the session that measured them."""
 
     case: dict[str, Any]  # Case.describe()
     num_nodes: int
     num_edges: int
-    seconds: float  # what it took to measure
+    seconds: float  # duration of the measurement
     records: tuple[Record, ...]
-    session: int = 0
+    session: int = 0  # index into the sessions of the file
 
     @property
     def name(self) -> str:
@@ -56,7 +57,7 @@ class Entry:
 
     @property
     def is_complete(self) -> bool:
-        """Did the case run to its end, whoever was left out?"""
+        """Whether at least one contender was measured."""
         return any(record.values for record in self.records)
 
     def find(self, contender: str, quantity: str) -> Record | None:
@@ -70,14 +71,14 @@ class Entry:
         return record.median if record and record.values else None
 
     def ratio(self, above: str, below: str, quantity: str) -> float | None:
-        """The median of one contender over that of another, if both were measured."""
+        """The median of one contender divided by that of another; None if one is missing."""
         top, bottom = self.median(above, quantity), self.median(below, quantity)
         return top / bottom if top is not None and bottom else None
 
 
 @dataclass(frozen=True)
 class Ledger:
-    """The whole file: sessions (machine, versions, date, commit) and the entries of their cases."""
+    """The whole file: sessions (machine, versions, date, commit) and one entry per case."""
 
     sessions: tuple[dict[str, str], ...] = ()
     entries: tuple[Entry, ...] = field(default=())
@@ -89,27 +90,27 @@ class Ledger:
         return any(entry.case == case and entry.is_complete for entry in self.entries)
 
     def with_entry(self, entry: Entry) -> Ledger:
-        """The entry in the place of an older one of that name, or else at the end."""
+        """With an entry that replaces the one of the same name, or is added at the end."""
         names = [old.name for old in self.entries]
         if entry.name not in names:
             return replace(self, entries=(*self.entries, entry))
-        at = names.index(entry.name)
-        return replace(self, entries=(*self.entries[:at], entry, *self.entries[at + 1 :]))
+        index = names.index(entry.name)
+        return replace(self, entries=(*self.entries[:index], entry, *self.entries[index + 1 :]))
 
     def with_session(self, session: dict[str, str]) -> Ledger:
         return replace(self, sessions=(*self.sessions, session))
 
     def only(self, names: Sequence[str]) -> Ledger:
-        """The entries of these names, in this order, and the sessions they come from."""
+        """The entries with these names, in this order, and the sessions they come from."""
         entries = [entry for entry in self.entries if entry.name in names]
         entries.sort(key=lambda entry: names.index(entry.name))
         used = sorted({entry.session for entry in entries})
         moved = (replace(entry, session=used.index(entry.session)) for entry in entries)
-        return Ledger(tuple(self.sessions[place] for place in used), tuple(moved))
+        return Ledger(tuple(self.sessions[index] for index in used), tuple(moved))
 
 
 def read_ledger(path: Path) -> Ledger:
-    """What the file holds; nothing, if there is no such file."""
+    """Read the file; an empty ledger if it does not exist."""
     if not path.exists():
         return Ledger()
     content = json.loads(path.read_text())
@@ -117,11 +118,7 @@ def read_ledger(path: Path) -> Ledger:
 
 
 def write_ledger(ledger: Ledger, path: Path) -> None:
-    """To a temporary name first, so that a reader, or a crash, never meets half a file."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    beside = path.with_name(path.name + ".tmp")
-    beside.write_text(json.dumps(asdict(ledger), indent=1, ensure_ascii=False) + "\n")
-    os.replace(beside, path)
+    write_text(path, json.dumps(asdict(ledger), indent=1, ensure_ascii=False) + "\n")
 
 
 def geometric_mean(values: Iterable[float]) -> float:
