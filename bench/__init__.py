@@ -1,14 +1,14 @@
-"""bench: how fast and how small dynagat's layers are beside PyG's, PyG's compiled and DGL's.
+"""bench: speed and memory of dynagat's layers compared with PyG, compiled PyG and DGL.
 
-    python -m bench             measure everything docs/performance.md shows, then write that page
+    python -m bench             measure everything in docs/performance.md, then write that page
     python -m bench --quick     the same on small graphs, in under two minutes
-    python -m bench --demo      one layer of ours beside PyG's
+    python -m bench --demo      one dynagat layer compared with PyG's
 
-What a killed run has measured is kept, and the next one goes on from there. DGL takes part where
-it imports; one that is in nobody's way is had by
-`pip install --no-deps --target DIR dgl==1.1.3` and `PYTHONPATH=DIR`.
+An interrupted run keeps its results, and the next run continues from there. DGL is measured if it
+can be imported; `pip install --no-deps --target DIR dgl==1.1.3` and `PYTHONPATH=DIR` provide it
+without replacing the installed torch.
 
-A case is a frozen value (`cases`), what it runs on is a recipe (`graphs`), a contender is a
-function (`contenders`); `measure` turns a case into records, and all pages come from records.
-Shapes are written as in dynagat: N nodes, E edges, H heads, C channels per head.
+A case is a frozen value (`cases`), its graph is drawn by a recipe (`graphs`), a contender is a
+function (`contenders`); `measure` turns a case into records, and all pages are computed from
+records. Shapes are written as in dynagat: N nodes, E edges, H heads, C channels per head.
 """

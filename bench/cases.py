@@ -1,4 +1,4 @@
-"""Cases: what is measured, as frozen values; in full, and in small for a quick look."""
+"""Cases: what is measured, as frozen values; at full size, and small for a quick run."""
 
 from __future__ import annotations
 
@@ -15,8 +15,10 @@ ALL = ("pyg", "compiled", "dgl", "dynagat")
 
 @dataclass(frozen=True)
 class Effort:
-    """How often a step is repeated: for about `seconds`, within these limits; and how long may a
-    contender take for its first step, in which it may compile."""
+    """How often a step is repeated: for about `seconds`, between `fewest` and `most` times.
+
+    `first_step` is the time limit, in seconds, of a contender's first step, which may compile.
+    """
 
     seconds: float = 8.0
     fewest: int = 3
@@ -26,45 +28,41 @@ class Effort:
 
 @dataclass(frozen=True)
 class Case:
-    """One comparison: contenders, alternating, on the same graph in the same shape."""
+    """One comparison: contenders take turns on the same graph with the same layer sizes."""
 
     name: str
-    group: str  # the table it belongs to
+    group: str  # the table of the report
     graph: Recipe
     mechanism: str = "gatv2"
     heads: int = 8
     channels: int = 32
     in_dim: int = 128
-    input_grad: bool = False  # whether x, too, has a gradient
+    input_grad: bool = False  # whether x has a gradient, too
     contenders: tuple[str, ...] = ALL
-    against: Recipe | None = None  # degrees: the even graph
-    huge_pages: bool = False  # floor: whether the tables lie on huge pages
-    compiles: bool = True  # whether "compiled" takes part
+    against: Recipe | None = None  # degrees: the even graph to compare with
+    huge_pages: bool = False  # floor: whether the tables are on huge pages
+    compiles: bool = True  # whether "compiled" is measured
     effort: Effort = field(default_factory=Effort)
-    batch_size: int = 0  # sampling: seeds, or roots of walks
-    pass_seeds: int = 0  # sampling: how many seeds a whole pass has, if one is measured
-    string_ids: bool = False  # import: whether nodes have names and not numbers
+    batch_size: int = 0  # sampling: number of seeds, or of roots of walks
+    pass_seeds: int = 0  # sampling: number of seeds of a whole epoch; 0: none is measured
+    string_ids: bool = False  # import: whether node ids are strings, not numbers
     benchmark: str = ""  # training: the benchmark whose network, sampler and task are used
 
-    @property
-    def shape(self) -> str:
-        return f"{self.heads}×{self.channels}"
-
     def describe(self) -> dict[str, Any]:
-        """As JSON would give it back; two cases are the same if these are."""
-        own = asdict(self)
-        own["graph"] = self.graph.describe()
-        own["against"] = self.against.describe() if self.against else None
-        own["contenders"] = list(self.contenders)
+        """As read back from JSON; equal descriptions mean the same case."""
+        values = asdict(self)
+        values["graph"] = self.graph.describe()
+        values["against"] = self.against.describe() if self.against else None
+        values["contenders"] = list(self.contenders)
         for name in ADDED_LATER:
-            if not own[name]:
-                del own[name]
-        return own
+            if not values[name]:
+                del values[name]
+        return values
 
 
 @dataclass(frozen=True)
 class Sizes:
-    """What the full and the quick run differ in."""
+    """The sizes in which the full run and the quick run differ."""
 
     arxiv: PowerLaw
     even: Uniform
@@ -74,11 +72,11 @@ class Sizes:
     batches: dict[str, Recipe]
     shapes: tuple[tuple[int, int], ...]
     products: Products
-    sampled: tuple[int, int, int]  # seeds per batch; per batch of products and per pass over it
+    seeds: tuple[int, int, int]  # per batch; per smaller batch on products; per epoch on products
     roots: int
     tables: Uniform
     training: dict[str, Recipe]  # by the name of the benchmark
-    compiled: tuple[str, ...]  # the cases in which PyG's layer is compiled, too
+    compiled: tuple[str, ...]  # names of the cases that measure compiled PyG; "*": all
     huge_pages: tuple[bool, ...]
     effort: Effort
 
@@ -97,8 +95,8 @@ FULL = Sizes(
     },
     shapes=SHAPES,
     products=Products(),
-    sampled=(1024, 256, 196_615),  # protocol.md, 4.4
-    roots=20_000,  # protocol.md, 4.2
+    seeds=(1024, 256, 196_615),  # the last two: batch size and training nodes of ogbn-products
+    roots=20_000,  # per step of ogbn-arxiv, in the code of the paper
     tables=Uniform(1_000_000, 5_000_000),
     training={"ogbn-products": Products(), "ogbn-proteins": Products(132_534, 79_122_504)},
     compiled=("*",),
@@ -115,7 +113,7 @@ QUICK = Sizes(
     batches={"molecules": Molecules(300), "dictionary-10": Dictionaries(128)},
     shapes=((8, 32), (8, 8)),
     products=Products(40_000, 2_000_000),
-    sampled=(256, 64, 4_000),
+    seeds=(256, 64, 4_000),
     roots=1_000,
     tables=Uniform(20_000, 100_000),
     training={},
@@ -128,33 +126,33 @@ QUICK = Sizes(
 def make_cases(sizes: Sizes) -> list[Case]:
     """All cases, group by group, in the order in which they run and are reported."""
     effort = {"effort": sizes.effort}
-    shaped = [{"heads": heads, "channels": channels, **effort} for heads, channels in sizes.shapes]
-    few = [one for one in shaped if one["heads"] * one["channels"] in (256, 64)][:2]
-    arxiv, first = sizes.arxiv, shaped[0]
+    shapes = [{"heads": heads, "channels": channels, **effort} for heads, channels in sizes.shapes]
+    two = [shape for shape in shapes if shape["heads"] * shape["channels"] in (256, 64)][:2]
+    arxiv, first = sizes.arxiv, shapes[0]
     batched = [{"heads": heads, "channels": 128 // heads, **effort} for heads in (1, 8)]
     cases = [
-        *(_case("gatv2", "layers", arxiv, one) for one in shaped),
+        *(_case("gatv2", "layers", arxiv, shape) for shape in shapes),
         *(
-            _case("floor", "floor", arxiv, one | {"huge_pages": huge}, "-huge" if huge else "")
+            _case("floor", "floor", arxiv, shape | {"huge_pages": huge}, "-huge" if huge else "")
             for huge in sizes.huge_pages
-            for one in shaped
+            for shape in shapes
         ),
         _case("memory", "memory", arxiv, first),
         *(
-            _case(name, "batches", graph, one | {"contenders": (*ALL, "dynagat, new graph")})
+            _case(name, "batches", graph, shape | {"contenders": (*ALL, "dynagat, new graph")})
             for name, graph in sizes.batches.items()
-            for one in batched
+            for shape in batched
         ),
         *_degree_cases(sizes),
         _case("build", "build", arxiv, first),
-        *(_case("threads", "threads", arxiv, one) for one in few),
+        *(_case("threads", "threads", arxiv, shape) for shape in two),
         *(
-            _case(mechanism, "mechanisms", arxiv, one | {"mechanism": mechanism})
+            _case(mechanism, "mechanisms", arxiv, shape | {"mechanism": mechanism})
             for mechanism in ("gat", "dpgat")
-            for one in shaped
+            for shape in shapes
         ),
         _case("bfloat16", "bfloat16", arxiv, first),
-        *(_case("capture", "capture", arxiv, one) for one in few),
+        *(_case("capture", "capture", arxiv, shape) for shape in two),
         *_sampling_cases(sizes),
         *_import_cases(sizes),
         *_training_cases(sizes),
@@ -183,7 +181,7 @@ def _degree_cases(sizes: Sizes) -> list[Case]:
 
 
 def _sampling_cases(sizes: Sizes) -> list[Case]:
-    size, small, num_seeds = sizes.sampled
+    size, small, num_seeds = sizes.seeds
     cases = [
         Case(f"arxiv-{size}", "sampling", sizes.arxiv, batch_size=size),
         Case(f"products-{size}", "sampling", sizes.products, batch_size=size),
@@ -195,10 +193,10 @@ def _sampling_cases(sizes: Sizes) -> list[Case]:
 
 
 def _import_cases(sizes: Sizes) -> list[Case]:
-    given = {"group": "import", "graph": sizes.tables, "effort": sizes.effort}
+    settings = {"group": "import", "graph": sizes.tables, "effort": sizes.effort}
     return [
-        Case(name="import-numbers", **given),
-        Case(name="import-names", **given, string_ids=True),
+        Case(name="import-numbers", **settings),
+        Case(name="import-names", **settings, string_ids=True),
     ]
 
 

@@ -1,4 +1,4 @@
-"""Contenders: the same layer, weights included, by PyG, by PyG compiled, by DGL and by us."""
+"""Contenders: the same layer with the same weights in PyG, compiled PyG, DGL and dynagat."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from torch import Generator, Tensor, nn
 
 import dynagat
 from bench.cases import Case
-from bench.isolation import CannotRun, reason_of
-from bench.machine import available_bytes
+from bench.isolation import CannotRun, check_memory, reason_of
 
-# The largest sum of tensors alive at once, in units of E·H·C floats; design.md, section 2, for PyG.
+# Peak memory of a training step, in units of E·H·C floats. Upper estimates, to decide beforehand
+# whether a contender fits into memory; docs/performance.md has measured values.
 PEAK = {"pyg": 6.6, "compiled": 2.0, "dgl": 6.6}
 
-# By mechanism, PyG's names of the parameters and those of others, where they differ.
-OUR_NAMES = {
+# By mechanism: PyG's name of a parameter -> the name in the other library, where they differ.
+DYNAGAT_NAMES = {
     "gat": {},
     "gatv2": {},
     "dpgat": {
@@ -36,27 +36,27 @@ DGL_NAMES = {
         "lin_l.bias": "fc_src.bias",
         "lin_r.weight": "fc_dst.weight",
         "lin_r.bias": "fc_dst.bias",
-        "bias": "",  # DGL's layer has none
+        "bias": "",  # DGL's layer has no output bias
     },
 }
 
 
 @dataclass(frozen=True)
 class Inputs:
-    """What all contenders of a case are given."""
+    """The inputs that all contenders of a case share."""
 
     x: Tensor  # [N, in]
     edge_index: Tensor  # [2, E] of (key, query)
-    gradient: Tensor  # [N, H·C], of the output
+    gradient: Tensor  # [N, H·C]: gradient of the output
 
 
 @dataclass(frozen=True)
 class Contender:
-    """A layer on its graph. A step is forward and backward: what training does with a layer."""
+    """A layer on its graph. A step is a forward and a backward pass."""
 
-    forward: Callable[[Any], Tensor]  # the edges in its own form -> [N, H·C]
-    prepare: Callable[[], Any]  # those edges; not timed
-    parameters: Mapping[str, Tensor]  # by PyG's names; x is one if it has a gradient
+    forward: Callable[[Any], Tensor]  # the edges in the library's own form -> [N, H·C]
+    prepare: Callable[[], Any]  # returns those edges; not timed
+    parameters: Mapping[str, Tensor]  # by PyG's names; includes x if it has a gradient
     gradient: Tensor
 
     def step(self, edges: Any) -> Tensor:
@@ -76,8 +76,9 @@ def draw_inputs(case: Case) -> Inputs:
 
 
 def start(name: str, case: Case, inputs: Inputs) -> Contender:
-    """The contender of that name, ready for its first step; or CannotRun."""
-    _check_memory(name, case, inputs.edge_index.shape[1])
+    """The contender, ready for its first step. Raises CannotRun if it cannot run here."""
+    num_edges = inputs.edge_index.shape[1]
+    check_memory(PEAK.get(name, 0.0) * num_edges * case.heads * case.channels * 4)
     return CONTENDERS[name](case, inputs)
 
 
@@ -87,7 +88,7 @@ def start_pyg(case: Case, inputs: Inputs) -> Contender:
 
 def start_compiled(case: Case, inputs: Inputs) -> Contender:
     if not case.compiles:
-        raise CannotRun("not compiled in a quick run")
+        raise CannotRun("not measured in a quick run")
     torch.compiler.reset()
     layer = _pyg_layer(case)
     compiled = torch.compile(layer, dynamic=False)
@@ -96,12 +97,12 @@ def start_compiled(case: Case, inputs: Inputs) -> Contender:
 
 def start_dgl(case: Case, inputs: Inputs) -> Contender:
     if case.mechanism not in DGL_NAMES:
-        raise CannotRun("its DotGatConv has one projection for queries, keys and values: less work")
+        raise CannotRun("its DotGatConv does less work: one projection for query, key and value")
     try:
         import dgl
         from dgl.nn import pytorch as layers
     except (ImportError, OSError, RuntimeError) as error:
-        raise CannotRun(f"not importable: {reason_of(error)}") from error
+        raise CannotRun(f"cannot be imported: {reason_of(error)}") from error
     graph = dgl.graph(tuple(inputs.edge_index), num_nodes=case.graph.num_nodes)
     graph.create_formats_()
     make = {"gat": layers.GATConv, "gatv2": layers.GATv2Conv}[case.mechanism]
@@ -113,14 +114,14 @@ def start_dgl(case: Case, inputs: Inputs) -> Contender:
 
 
 def start_dynagat(case: Case, inputs: Inputs) -> Contender:
-    layer = _our_layer(case)
-    return _contender(layer, case, inputs, OUR_NAMES[case.mechanism], lambda: inputs.edge_index)
+    layer = _dynagat_layer(case)
+    return _contender(layer, case, inputs, DYNAGAT_NAMES[case.mechanism], lambda: inputs.edge_index)
 
 
 def start_dynagat_on_new_graphs(case: Case, inputs: Inputs) -> Contender:
-    """Edges that were never seen before, as ragged batches are: the graph is built in the step."""
-    layer = _our_layer(case)
-    return _contender(layer, case, inputs, OUR_NAMES[case.mechanism], inputs.edge_index.clone)
+    """A new edge list in each step, as for mini-batches: the step includes building the graph."""
+    layer = _dynagat_layer(case)
+    return _contender(layer, case, inputs, DYNAGAT_NAMES[case.mechanism], inputs.edge_index.clone)
 
 
 CONTENDERS: Mapping[str, Callable[[Case, Inputs], Contender]] = {
@@ -135,17 +136,17 @@ CONTENDERS: Mapping[str, Callable[[Case, Inputs], Contender]] = {
 def _pyg_layer(case: Case) -> nn.Module:
     torch.manual_seed(2)
     sizes = (case.in_dim, case.channels, case.heads)
-    if case.mechanism == "dpgat":  # only without any bias do it and DPGATConv compute the same
+    if case.mechanism == "dpgat":  # without biases, it computes the same function as DPGATConv
         return pyg.TransformerConv(*sizes, root_weight=False, beta=False, bias=False)
     make = {"gat": pyg.GATConv, "gatv2": pyg.GATv2Conv}[case.mechanism]
     return make(*sizes, add_self_loops=False)
 
 
-def _our_layer(case: Case) -> nn.Module:
-    kinds = {"gat": dynagat.GATConv, "gatv2": dynagat.GATv2Conv, "dpgat": dynagat.DPGATConv}
+def _dynagat_layer(case: Case) -> nn.Module:
+    layers = {"gat": dynagat.GATConv, "gatv2": dynagat.GATv2Conv, "dpgat": dynagat.DPGATConv}
     has_bias = case.mechanism != "dpgat"
     sizes = (case.in_dim, case.channels, case.heads)
-    return kinds[case.mechanism](*sizes, add_self_loops=False, bias=has_bias)
+    return layers[case.mechanism](*sizes, add_self_loops=False, bias=has_bias)
 
 
 def _contender(
@@ -156,7 +157,7 @@ def _contender(
     prepare: Callable[[], Any],
     call: Callable[[Tensor, Any], Tensor] | None = None,
 ) -> Contender:
-    """The layer with PyG's weights; `call` where it is not just layer(x, edges)."""
+    """The layer with PyG's weights; `call` replaces layer(x, edges) if given."""
     parameters = _copy_weights_(layer, case, names)
     if inputs.x.requires_grad:
         parameters["x"] = inputs.x
@@ -165,20 +166,11 @@ def _contender(
 
 
 def _copy_weights_(layer: nn.Module, case: Case, names: Mapping[str, str]) -> dict[str, Tensor]:
-    """Give the layer PyG's weights; its parameters by PyG's names."""
+    """Copy PyG's weights into the layer; return its parameters under PyG's names."""
     own, copied = dict(layer.named_parameters()), {}
     for name, source in _pyg_layer(case).named_parameters():
         if name.startswith("lin_skip") or not names.get(name, name):
-            continue  # what TransformerConv has but does not use, or what DGL's layer has not
+            continue  # unused by TransformerConv, or missing in DGL's layer
         copied[name] = own[names.get(name, name)]
         copied[name].data.copy_(source.data)
     return copied
-
-
-def _check_memory(name: str, case: Case, num_edges: int) -> None:
-    needed = PEAK.get(name, 0.0) * num_edges * case.heads * case.channels * 4
-    there = available_bytes()
-    if needed > there:
-        raise CannotRun(
-            f"needs about {needed / 1e9:.1f} GB of memory, but {there / 1e9:.1f} GB are available"
-        )

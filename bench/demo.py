@@ -1,4 +1,4 @@
-"""The demo: our GATv2Conv beside PyG's on one graph of real size, in about a minute."""
+"""The demo: dynagat's GATv2Conv compared with PyG's on a graph of real size, in a minute."""
 
 from __future__ import annotations
 
@@ -9,37 +9,37 @@ from bench.isolation import CannotRun, in_fresh_process
 from bench.machine import available_bytes, describe_session
 from bench.measure import measure
 from bench.records import Entry
-from bench.run import say
+from bench.run import log
 
 GRAPH = PowerLaw()
 HEADS, CHANNELS = 8, 8
 CONTENDERS = ("pyg", "dynagat")
-SPARE = 1.5  # how much more memory should be there than PyG's step is known to take
+SPARE = 1.5  # available memory that is required, relative to the estimate for PyG's step
 
 
 def run_demo(graph: PowerLaw = GRAPH) -> str:
-    """Measure, and give back the table that is printed."""
+    """Measure and return the table to print."""
     fitting = fit_to_memory(graph, available_bytes())
     settings = {"heads": HEADS, "channels": CHANNELS, "contenders": CONTENDERS}
     effort = Effort(seconds=6, fewest=2, most=9)
     entries = {}
-    for group, what in GROUPS.items():
-        say(f"measuring {what} ...")
+    for group, title in GROUPS.items():
+        log(f"measuring {title} ...")
         case = Case(f"demo-{group}", group, fitting, **settings, effort=effort)
         entries[group] = measure(case) if group == "memory" else in_fresh_process(measure, case)
-    smaller = "" if fitting == graph else " (made smaller, to fit this machine's memory)"
-    return render_demo(entries["layers"], entries["memory"], entries["build"], smaller)
+    remark = "" if fitting == graph else " (reduced to fit into this machine's memory)"
+    return render_demo(entries["layers"], entries["memory"], entries["build"], remark)
 
 
 GROUPS = {
     "layers": "a training step",
-    "memory": "the memory it takes",
-    "build": "the building of the graph",
+    "memory": "its memory",
+    "build": "the time to build the graph",
 }
 
 
 def fit_to_memory(graph: PowerLaw, free: float) -> PowerLaw:
-    """The graph, or one so much smaller that PyG's step fits into the memory that is free."""
+    """The graph, or a smaller one with which PyG's step fits into the free memory."""
     needed = SPARE * PEAK["pyg"] * graph.num_edges * HEADS * CHANNELS * 4
     if needed <= free:
         return graph
@@ -50,15 +50,15 @@ def fit_to_memory(graph: PowerLaw, free: float) -> PowerLaw:
 
 def render_demo(layers: Entry, memory: Entry, build: Entry, remark: str = "") -> str:
     session = describe_session("--demo")
-    step = [_need(layers, name, "step") * 1e3 for name in CONTENDERS]
-    peak = [_need(memory, name, "memory") / 1e6 for name in CONTENDERS]
-    graph = _need(build, "graph", "build") * 1e3
-    out = _need(layers, "dynagat", "output against pyg")
-    grads = _need(layers, "dynagat", "gradients against pyg")
+    step = [_median(layers, name, "step") * 1e3 for name in CONTENDERS]
+    peak = [_median(memory, name, "memory") / 1e6 for name in CONTENDERS]
+    graph = _median(build, "graph", "build") * 1e3
+    out = _median(layers, "dynagat", "output against pyg")
+    grads = _median(layers, "dynagat", "gradients against pyg")
     backend = session["instruction set"]
     return "\n".join(
         [
-            "dynagat beside PyTorch Geometric: one GATv2Conv layer, forward + backward",
+            "dynagat and PyTorch Geometric: one GATv2Conv layer, forward + backward",
             "",
             f"graph     {layers.num_nodes:,} nodes, {layers.num_edges:,} edges{remark}",
             f"layer     {layers.case['in_dim']} features -> {HEADS} heads of {CHANNELS} channels",
@@ -79,9 +79,11 @@ def _line(label: str, theirs: float, ours: float) -> str:
     return f"{label:26}{theirs:>12,.0f}{ours:>12,.0f}{theirs / ours:>9.1f}×"
 
 
-def _need(entry: Entry, contender: str, quantity: str) -> float:
+def _median(entry: Entry, contender: str, quantity: str) -> float:
     value = entry.median(contender, quantity)
     if value is None:
         reasons = [f"{r.contender}: {r.reason}" for r in entry.records if r.reason]
-        raise CannotRun(f"no {quantity} of {contender} ({'; '.join(reasons) or 'not run'})")
+        raise CannotRun(
+            f"{quantity!r} of {contender} is missing ({'; '.join(reasons) or 'it did not run'})"
+        )
     return value

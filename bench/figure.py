@@ -1,4 +1,4 @@
-"""The picture: speed-up over PyG eager at each shape, and the peak extra memory of a step."""
+"""The figure: speed-up over PyG eager at each shape, and the peak extra memory of a step."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ STYLE = {
     "font.family": "sans-serif",
     "font.size": 10,
     "svg.fonttype": "path",
-    "svg.hashsalt": "dynagat",  # the same records give the same file
+    "svg.hashsalt": "dynagat",  # so that the same records give the same file
     "axes.spines.top": False,
     "axes.spines.right": False,
 }
 
 
 def draw(ledger: Ledger, path: Path) -> None:
-    """Bars of the groups "layers" and "memory", as SVG or PNG by the name's ending."""
+    """Draw bars of the groups "layers" and "memory"; the suffix of the path selects SVG or PNG."""
     layers, memory = ledger.group("layers"), ledger.group("memory")
     with pyplot.rc_context(STYLE):
         figure, (left, right) = pyplot.subplots(
@@ -41,10 +41,11 @@ def draw(ledger: Ledger, path: Path) -> None:
 def _draw_speed(axes: Axes, entries: list[Entry]) -> None:
     names = [name for name in NAMES if name != "pyg"]
     width = 0.8 / len(names)
-    for place, name in enumerate(names):
+    for index, name in enumerate(names):
         ratios = [entry.ratio("pyg", name, "step") or 0.0 for entry in entries]
-        at = [group + (place - (len(names) - 1) / 2) * width for group in range(len(entries))]
-        bars = axes.bar(at, ratios, width * 0.92, color=COLORS[name], label=NAMES[name])
+        shift = (index - (len(names) - 1) / 2) * width
+        positions = [group + shift for group in range(len(entries))]
+        bars = axes.bar(positions, ratios, width * 0.92, color=COLORS[name], label=NAMES[name])
         labels = [f"{ratio:.1f}×" if ratio else "none" for ratio in ratios]
         axes.bar_label(bars, labels, padding=2, fontsize=8.5)
     axes.axhline(1, color="#444444", linewidth=0.8, linestyle=":")

@@ -1,4 +1,9 @@
-"""Goals: what design.md, section 5, asks for, and whether the records reach it."""
+"""Goals: the speed and memory that dynagat should reach, and whether the records reach them.
+
+The bounds are the project's own. Those of the layers were set before the kernels were written,
+above what a prototype of plain C++ loops reached (12 times as fast as PyG eager, 8 times as fast as
+compiled PyG). The samplers should be at least as fast as the best peer.
+"""
 
 from __future__ import annotations
 
@@ -8,12 +13,14 @@ from dataclasses import dataclass
 from bench.records import Entry, Ledger, geometric_mean
 
 Summary = Callable[[Iterable[float]], float]
+SUMMARIES: dict[Summary, str] = {geometric_mean: "geometric mean", min: "lowest", max: "highest"}
 
 
 @dataclass(frozen=True)
 class Ratio:
-    """The median of one contender over that of another."""
+    """The median of one contender divided by that of another."""
 
+    title: str
     above: str
     below: str
     quantity: str
@@ -24,44 +31,46 @@ class Ratio:
 
 @dataclass(frozen=True)
 class Lowest:
-    """The lowest of the ratios of those that took part."""
+    """The lowest of several ratios; ratios that were not measured are left out."""
 
+    title: str
     ratios: tuple[Ratio, ...]
 
     def of(self, entry: Entry) -> float | None:
-        return min((r for each in self.ratios if (r := each.of(entry)) is not None), default=None)
+        values = (ratio.of(entry) for ratio in self.ratios)
+        return min((value for value in values if value is not None), default=None)
 
 
 @dataclass(frozen=True)
 class Highest:
-    """A quantity as it is, of the contender in whom it is highest."""
+    """The highest median of a quantity over several contenders; None if one is missing."""
 
+    title: str
     contenders: tuple[str, ...]
     quantity: str
 
     def of(self, entry: Entry) -> float | None:
-        found = [entry.median(name, self.quantity) for name in self.contenders]
-        there = [value for value in found if value is not None]
-        return max(there) if len(there) == len(found) else None
+        return _summarise(max, [entry.median(name, self.quantity) for name in self.contenders])
 
 
 @dataclass(frozen=True)
 class Goal:
-    """A ratio or other quantity, summed up over all cases of a group, and the bound to keep."""
+    """A bound on a ratio or quantity, summarised over all cases of a group."""
 
     group: str
-    what: str
     ratio: Ratio | Lowest | Highest
     summary: Summary
     sense: str  # "≥" or "≤"
     bound: float
     unit: str = "×"
 
+    @property
+    def title(self) -> str:
+        return f"{self.ratio.title}, {SUMMARIES[self.summary]}"
+
     def measured(self, ledger: Ledger) -> float | None:
-        """None unless every case of the group has both contenders: no mean leaves one out."""
-        ratios = [self.ratio.of(entry) for entry in ledger.group(self.group)]
-        there = [ratio for ratio in ratios if ratio is not None]
-        return self.summary(there) if there and len(there) == len(ratios) else None
+        """None unless every case of the group has a value: a summary leaves no case out."""
+        return _summarise(self.summary, [self.ratio.of(each) for each in ledger.group(self.group)])
 
     def is_met(self, ledger: Ledger) -> bool | None:
         value = self.measured(ledger)
@@ -70,47 +79,52 @@ class Goal:
         return value >= self.bound if self.sense == "≥" else value <= self.bound
 
 
-EAGER = Ratio("pyg", "dynagat", "step")
-COMPILED = Ratio("compiled", "dynagat", "step")
-FLOOR = Ratio("dynagat", "floor", "attention")
-EAGER_MEMORY = Ratio("pyg", "dynagat", "memory")
-COMPILED_MEMORY = Ratio("compiled", "dynagat", "memory")
-DEGREES = Ratio("uneven", "even", "attention")
-BUILD = Ratio("graph", "layer", "build")
-THREADS = Ratio("1 thread", "2 threads", "attention")
-CAPTURE = Ratio("captured", "plain", "forward")
+def _summarise(summary: Summary, values: list[float | None]) -> float | None:
+    """None if there are no values or one is missing."""
+    known = [value for value in values if value is not None]
+    return summary(known) if known and len(known) == len(values) else None
+
+
+EAGER = Ratio("PyG eager / dynagat", "pyg", "dynagat", "step")
+COMPILED = Ratio("PyG compiled / dynagat", "compiled", "dynagat", "step")
+FLOOR = Ratio("attention / gather floor", "dynagat", "floor", "attention")
+EAGER_MEMORY = Ratio("PyG eager / dynagat", "pyg", "dynagat", "memory")
+COMPILED_MEMORY = Ratio("PyG compiled / dynagat", "compiled", "dynagat", "memory")
+DEGREES = Ratio("time per edge / that of the even graph", "uneven", "even", "attention")
+BUILD = Ratio("building the graph / forward pass of a layer", "graph", "layer", "build")
+THREADS = Ratio("one thread / two threads", "1 thread", "2 threads", "attention")
+CAPTURE = Ratio("forward pass with capture / without", "captured", "plain", "forward")
+WALKS = Ratio("time per edge, DGL / dynagat", "dgl, walks", "dynagat, walks", "edge")
 SAMPLING = Lowest(
+    "time per edge, best peer / dynagat",
     (
-        Ratio("dgl", "dynagat, layered", "edge"),
-        Ratio("pyg-lib", "dynagat, merged", "edge"),
-        Ratio("torch-sparse", "dynagat, merged", "edge"),
-    )
+        Ratio("DGL / dynagat", "dgl", "dynagat, layered", "edge"),
+        Ratio("pyg-lib / dynagat", "pyg-lib", "dynagat, merged", "edge"),
+        Ratio("torch-sparse / dynagat", "torch-sparse", "dynagat, merged", "edge"),
+    ),
 )
 IMPORTERS = ("dynagat", "dynagat, to a folder")
-IMPORT_SECONDS = Highest(IMPORTERS, "seconds")
-IMPORT_MEMORY = Highest(IMPORTERS, "peak over arrays")
-WALKS = Ratio("dgl, walks", "dynagat, walks", "edge")
+IMPORT_SECONDS = Highest("time", IMPORTERS, "seconds")
+IMPORT_MEMORY = Highest("peak memory / size of the arrays", IMPORTERS, "peak over arrays")
 
 GOALS = (
-    Goal("layers", "PyG eager over dynagat, geometric mean", EAGER, geometric_mean, "≥", 16),
-    Goal("layers", "PyG eager over dynagat, lowest", EAGER, min, "≥", 11),
-    Goal("layers", "PyG compiled over dynagat, geometric mean", COMPILED, geometric_mean, "≥", 10),
-    Goal("layers", "PyG compiled over dynagat, lowest", COMPILED, min, "≥", 8),
-    Goal("floor", "attention over the gather floor, highest", FLOOR, max, "≤", 1.5),
-    Goal("memory", "PyG eager over dynagat", EAGER_MEMORY, min, "≥", 13),
-    Goal("memory", "PyG compiled over dynagat", COMPILED_MEMORY, min, "≥", 3.5),
-    Goal("batches", "PyG eager over dynagat, lowest", EAGER, min, "≥", 8),
-    Goal("batches", "PyG compiled over dynagat, lowest", COMPILED, min, "≥", 3),
-    Goal("degrees", "time per edge over that of the even graph, highest", DEGREES, max, "≤", 1.5),
-    Goal("build", "building the graph over one layer's forward pass", BUILD, max, "≤", 1),
-    Goal("threads", "one thread over two, lowest", THREADS, min, "≥", 1.7),
-    Goal(
-        "mechanisms", "PyG compiled over dynagat, geometric mean", COMPILED, geometric_mean, "≥", 4
-    ),
-    Goal("mechanisms", "PyG compiled over dynagat, lowest", COMPILED, min, "≥", 1),
-    Goal("capture", "forward under capture over forward, highest", CAPTURE, max, "≤", 2),
-    Goal("sampling", "the best peer's time per edge over ours, lowest", SAMPLING, min, "≥", 1),
-    Goal("walks", "DGL's time per edge over ours", WALKS, min, "≥", 1),
-    Goal("import", "time, longest", IMPORT_SECONDS, max, "≤", 30, " s"),
-    Goal("import", "peak memory over the arrays made, highest", IMPORT_MEMORY, max, "≤", 3),
+    Goal("layers", EAGER, geometric_mean, "≥", 16),
+    Goal("layers", EAGER, min, "≥", 11),
+    Goal("layers", COMPILED, geometric_mean, "≥", 10),
+    Goal("layers", COMPILED, min, "≥", 8),
+    Goal("floor", FLOOR, max, "≤", 1.5),
+    Goal("memory", EAGER_MEMORY, min, "≥", 13),
+    Goal("memory", COMPILED_MEMORY, min, "≥", 3.5),
+    Goal("batches", EAGER, min, "≥", 8),
+    Goal("batches", COMPILED, min, "≥", 3),
+    Goal("degrees", DEGREES, max, "≤", 1.5),
+    Goal("build", BUILD, max, "≤", 1),
+    Goal("threads", THREADS, min, "≥", 1.7),
+    Goal("mechanisms", COMPILED, geometric_mean, "≥", 4),
+    Goal("mechanisms", COMPILED, min, "≥", 1),
+    Goal("capture", CAPTURE, max, "≤", 2),
+    Goal("sampling", SAMPLING, min, "≥", 1),
+    Goal("walks", WALKS, min, "≥", 1),
+    Goal("import", IMPORT_SECONDS, max, "≤", 30, " s"),
+    Goal("import", IMPORT_MEMORY, max, "≤", 3),
 )

@@ -1,4 +1,4 @@
-"""Recipes of the graphs we measure on: each is a frozen value, and always draws the same edges."""
+"""Recipes of the measured graphs: each is a frozen value that always draws the same edges."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ SEED = 0
 
 
 class Recipe(ABC):
-    """Abstract. Edges in PyG's form, [2, E] of (key, query), drawn from a seed of their own."""
+    """Abstract. Edges in PyG's form, [2, E] of (key, query), drawn from a fixed seed."""
 
     num_nodes: int
     num_edges: int
@@ -25,37 +25,37 @@ class Recipe(ABC):
     def draw(self, generator: Generator) -> Tensor: ...
 
     def describe(self) -> dict[str, Any]:
-        """What tells this recipe from others, for the records."""
+        """The recipe as stored in the records."""
         return {"recipe": type(self).__name__, **asdict(self)}  # pyright: ignore
 
 
 @final
 @dataclass(frozen=True)
 class PowerLaw(Recipe):
-    """Undirected, without double edges, in the order of PyG's ToUndirected; then one loop per node.
+    """Undirected, without duplicates, in the order of PyG's ToUndirected; then self-loops.
 
-    Both ends are drawn with weights (rank + 10)^-0.55, ranks being spread over the nodes at random.
-    The sizes are those of ogbn-arxiv, symmetrised.
+    Both ends of an edge are drawn with weights (rank + 10)^-0.55; nodes are ranked at random.
+    The default sizes are those of ogbn-arxiv with both directions of each edge.
     """
 
     num_nodes: int = 169_343
-    num_edges: int = 2_484_941  # 2,315,598 and the loops
+    num_edges: int = 2_484_941  # 2,315,598 and the self-loops
 
     def draw(self, generator: Generator) -> Tensor:
         num_pairs = (self.num_edges - self.num_nodes) // 2
-        drawn = num_pairs + num_pairs // 8
-        pairs = self._distinct_pairs(drawn, generator)
-        while len(pairs) < num_pairs:  # a small dense graph, where many pairs come up again
-            drawn *= 2
-            pairs = self._distinct_pairs(drawn, generator)
+        count = num_pairs + num_pairs // 8
+        pairs = self._distinct_pairs(count, generator)
+        while len(pairs) < num_pairs:  # small dense graphs, where many pairs are duplicates
+            count *= 2
+            pairs = self._distinct_pairs(count, generator)
         pairs = pairs[torch.randperm(len(pairs), generator=generator)[:num_pairs]]
         return _undirected(pairs // self.num_nodes, pairs % self.num_nodes, self.num_nodes)
 
     def _distinct_pairs(self, count: int, generator: Generator) -> Tensor:
-        """Up to `count` pairs of nodes i < j, each as the number i·N + j."""
+        """Up to `count` pairs of nodes i < j, each encoded as i·N + j."""
         total = torch.arange(10, self.num_nodes + 10).double().pow(-0.55).cumsum(0)
-        place = torch.rand(2, count, dtype=torch.double, generator=generator) * total[-1]
-        rank = torch.searchsorted(total, place).clamp_(max=self.num_nodes - 1)
+        position = torch.rand(2, count, dtype=torch.double, generator=generator) * total[-1]
+        rank = torch.searchsorted(total, position).clamp_(max=self.num_nodes - 1)
         ends = torch.randperm(self.num_nodes, generator=generator)[rank]
         low, high = ends.amin(0), ends.amax(0)
         return torch.unique((low * self.num_nodes + high)[low < high])
@@ -64,8 +64,10 @@ class PowerLaw(Recipe):
 @final
 @dataclass(frozen=True)
 class Products(Recipe):
-    """Pairs in both directions, whose ends are drawn as those of PowerLaw, one by one, and so may
-    repeat; int32. The sizes are those of ogbn-products."""
+    """Undirected, int32, with the degrees of PowerLaw; duplicates and self-loops may occur.
+
+    The default sizes are those of ogbn-products.
+    """
 
     num_nodes: int = 2_449_029
     num_edges: int = 123_718_280
@@ -80,16 +82,16 @@ class Products(Recipe):
         return edges
 
     def _ranks(self, count: int, generator: Generator) -> Tensor:
-        """The integral of (rank + 10)^-0.55, turned round."""
+        """Ranks with weights (rank + 10)^-0.55, by inverting the integral of the weights."""
         low, high = 10**0.45, (self.num_nodes + 10) ** 0.45
-        place = torch.rand(count, generator=generator).mul_(high - low).add_(low)
-        return place.pow_(1 / 0.45).sub_(10).int().clamp_(0, self.num_nodes - 1)
+        position = torch.rand(count, generator=generator).mul_(high - low).add_(low)
+        return position.pow_(1 / 0.45).sub_(10).int().clamp_(0, self.num_nodes - 1)
 
 
 @final
 @dataclass(frozen=True)
 class Uniform(Recipe):
-    """The even graph: both ends of every edge are any node, each as likely."""
+    """The even graph: both ends of every edge are drawn uniformly from all nodes."""
 
     num_nodes: int = 169_343
     num_edges: int = 2_484_941
@@ -101,7 +103,7 @@ class Uniform(Recipe):
 @final
 @dataclass(frozen=True)
 class Hub(Recipe):
-    """The even graph, but `hub_degree` of its edges have node 0 for their query, or their key."""
+    """The even graph, except that node 0 is the query, or the key, of `hub_degree` edges."""
 
     num_nodes: int = 169_343
     num_edges: int = 2_484_941
@@ -117,7 +119,7 @@ class Hub(Recipe):
 @final
 @dataclass(frozen=True)
 class Molecules(Recipe):
-    """A batch of random trees with one or two ring closures, and a loop at each atom."""
+    """A batch of random trees with one or two ring closures and a self-loop at each atom."""
 
     num_graphs: int = 2_770
     num_atoms: int = 18
@@ -135,9 +137,9 @@ class Molecules(Recipe):
         first = torch.arange(self.num_graphs)[:, None] * self.num_atoms
         atom = torch.arange(1, self.num_atoms).expand(self.num_graphs, -1)
         back = torch.rand(atom.shape, generator=generator) * atom.clamp(max=3)
-        parent = atom - 1 - back.long()  # one of the three before it, so degrees stay small
+        parent = atom - 1 - back.long()  # one of the three atoms before, so that degrees stay small
         bonds = [torch.stack([first + parent, first + atom]).flatten(1)]
-        for closed, size in ((first, 6), (first[::2], 5)):  # every second one has two rings
+        for closed, size in ((first, 6), (first[::2], 5)):  # every second molecule has two rings
             last = torch.randint(size - 1, self.num_atoms, closed.shape, generator=generator)
             bonds.append(torch.stack([closed + last - size + 1, closed + last]).flatten(1))
         low, high = torch.cat(bonds, 1)
@@ -147,7 +149,7 @@ class Molecules(Recipe):
 @final
 @dataclass(frozen=True)
 class Dictionaries(Recipe):
-    """A batch of DictionaryLookup graphs: k queries attend to k keys each, and nobody else does."""
+    """A batch of DictionaryLookup graphs: each of k queries attends to each of k keys."""
 
     num_graphs: int = 1_024
     k: int = 10
@@ -169,7 +171,7 @@ class Dictionaries(Recipe):
 
 
 def _undirected(low: Tensor, high: Tensor, num_nodes: int) -> Tensor:
-    """Both directions of each pair, sorted by key and then query, and after them the loops."""
+    """Both directions of each pair, sorted by key and then query; then the self-loops."""
     code = torch.cat([low * num_nodes + high, high * num_nodes + low]).sort().values
     loop = torch.arange(num_nodes)
     return torch.stack([torch.cat([code // num_nodes, loop]), torch.cat([code % num_nodes, loop])])

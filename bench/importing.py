@@ -1,7 +1,7 @@
-"""Importing: a CSV file of edges and one of nodes, read by us and, for comparison, by pandas.
+"""Importing: a CSV file of edges and one of nodes, read by dynagat and, for comparison, by pandas.
 
-A node has six numbers, a category, a date and a label. Every reading has a process of its own, in
-which tiny files were read before: so its memory is without that of the modules it imports.
+A node has six numbers, a category, a date and a label. Each measurement has its own process, which
+reads tiny files first, so that the memory of imported modules is not counted.
 """
 
 from __future__ import annotations
@@ -29,42 +29,42 @@ Reader = Callable[[Path], Any]
 
 
 def measure_import(case: Case) -> Iterator[Record]:
-    """Seconds and peak memory of each reader, in turns; and the size of what we made."""
-    found: dict[str, list[tuple[float, int, int]]] = {name: [] for name in READERS}
+    """Time and peak memory of each reader, taking turns; and the size of the graph's arrays."""
+    results: dict[str, list[tuple[float, int, int]]] = {name: [] for name in READERS}
     with tempfile.TemporaryDirectory(prefix="dynagat-bench-") as folder:
         write_files(case.graph, Path(folder), case.string_ids)
         for _ in range(case.effort.fewest):
-            for name in list(found):
+            for name in list(results):
                 try:
-                    found[name].append(in_fresh_process(read_files, name, Path(folder)))
-                except Exception as error:  # whatever stops one, the others go on
-                    del found[name]
+                    results[name].append(in_fresh_process(read_files, name, Path(folder)))
+                except Exception as error:  # the other readers still run
+                    del results[name]
                     yield Record(name, "seconds", reason=reason_of(error))
-    for name, values in found.items():
+    for name, values in results.items():
         seconds, peaks, sizes = zip(*values, strict=True)
         yield Record(name, "seconds", tuple(round(each, 3) for each in seconds))
         yield Record(name, "memory", tuple(map(float, peaks)))
         if any(sizes):
-            shares = (peak / size for peak, size in zip(peaks, sizes, strict=True))
+            ratios = (peak / size for peak, size in zip(peaks, sizes, strict=True))
             yield Record(name, "arrays", tuple(map(float, sizes)))
-            yield Record(name, "peak over arrays", tuple(round(each, 4) for each in shares))
+            yield Record(name, "peak over arrays", tuple(round(ratio, 4) for ratio in ratios))
 
 
 def read_files(name: str, folder: Path) -> tuple[float, int, int]:
-    """Seconds, bytes at the peak over those just before, and bytes of the graph's arrays."""
+    """Seconds, peak bytes relative to just before reading, and bytes of the graph's arrays."""
     read = READERS[name]
     with tempfile.TemporaryDirectory(prefix="dynagat-bench-") as tiny:
         write_files(TINY, Path(tiny), False)
         read(Path(tiny))
     before = reset_peak()
     begin = time.perf_counter()
-    made = read(folder)
-    took = time.perf_counter() - begin
-    return took, peak_bytes() - before, bytes_of(made) if isinstance(made, GraphData) else 0
+    data = read(folder)
+    seconds = time.perf_counter() - begin
+    return seconds, peak_bytes() - before, bytes_of(data) if isinstance(data, GraphData) else 0
 
 
 def read_by_pandas(folder: Path) -> Any:
-    """Both tables as they are, of which no graph is made."""
+    """Both tables; no graph is built from them."""
     import pandas
 
     return [pandas.read_csv(folder / name) for name in ("edges.csv", "nodes.csv")]
@@ -75,9 +75,8 @@ def read_to_memory(folder: Path) -> GraphData:
 
 
 def read_to_folder(folder: Path) -> GraphData:
-    to = folder / "graph"
     tables = folder / "edges.csv", folder / "nodes.csv"
-    return read_tables(*tables, target="label", folder=to, replace=True)
+    return read_tables(*tables, target="label", folder=folder / "graph", replace=True)
 
 
 READERS: Mapping[str, Reader] = {
@@ -88,18 +87,18 @@ READERS: Mapping[str, Reader] = {
 
 
 def bytes_of(data: GraphData) -> int:
-    """Of all arrays of a graph."""
+    """Total size of a graph's arrays."""
     arrays = flat(data).values()
-    parts = (each.arrays.values() if isinstance(each, Texts) else [each] for each in arrays)
-    return sum(part.nbytes for group in parts for part in group)
+    groups = (each.arrays.values() if isinstance(each, Texts) else [each] for each in arrays)
+    return sum(array.nbytes for group in groups for array in group)
 
 
 def write_files(graph: Recipe, folder: Path, string_ids: bool) -> None:
-    """edges.csv, a line per edge, and nodes.csv, a line per node."""
+    """Write edges.csv with a line per edge and nodes.csv with a line per node."""
     import pyarrow as pa
     from pyarrow import csv
 
-    key, query = (_names(ends.numpy(), string_ids) for ends in graph.edge_index())
+    key, query = (_ids(ends.numpy(), string_ids) for ends in graph.edge_index())
     csv.write_csv(pa.table({"source": key, "target": query}), str(folder / "edges.csv"))
     columns = _node_columns(graph.num_nodes, string_ids)
     csv.write_csv(pa.table(columns), str(folder / "nodes.csv"))
@@ -113,11 +112,11 @@ def _node_columns(count: int, string_ids: bool) -> dict[str, Any]:
     label = np.array([f"class {n}" for n in range(NUM_CLASSES)])[
         random.integers(0, NUM_CLASSES, count)
     ]
-    words = {"category": category, "date": days, "label": label}
-    return {"id": _names(np.arange(count), string_ids), **numbers, **words}
+    others = {"category": category, "date": days, "label": label}
+    return {"id": _ids(np.arange(count), string_ids), **numbers, **others}
 
 
-def _names(numbers: np.ndarray, as_strings: bool) -> Any:
+def _ids(numbers: np.ndarray, as_strings: bool) -> Any:
     import pyarrow as pa
     from pyarrow import compute
 

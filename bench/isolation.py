@@ -1,4 +1,4 @@
-"""Isolation: fresh processes, limits of time, and the reasons why something could not run."""
+"""Isolation: fresh processes, time limits, and the reasons why something could not run."""
 
 from __future__ import annotations
 
@@ -10,17 +10,19 @@ from contextlib import contextmanager
 from multiprocessing import get_context
 from typing import Any
 
+from bench.machine import available_bytes
+
 
 class CannotRun(RuntimeError):
-    """A contender can't take part; the message is the reason that the tables give."""
+    """A contender cannot run; the message is the reason shown in the report."""
 
 
 class OutOfTime(BaseException):
-    """Not an Exception, for compilers catch those and carry on in their own way."""
+    """Not an Exception, because compilers catch those and continue."""
 
 
 def fresh_process() -> ProcessPoolExecutor:
-    """A new interpreter, so that its memory starts and ends with it."""
+    """A new interpreter, whose memory holds nothing from earlier measurements."""
     return ProcessPoolExecutor(1, mp_context=get_context("spawn"))
 
 
@@ -29,9 +31,22 @@ def in_fresh_process(function: Callable[..., Any], *arguments: Any) -> Any:
         return process.submit(function, *arguments).result()
 
 
+def check_memory(needed: float) -> None:
+    """Raise CannotRun if fewer than `needed` bytes are available."""
+    available = available_bytes()
+    if needed > available:
+        raise CannotRun(
+            f"needs about {needed / 1e9:.1f} GB of memory, "
+            f"but {available / 1e9:.1f} GB are available"
+        )
+
+
 @contextmanager
 def time_limit(seconds: float) -> Iterator[None]:
-    """OutOfTime in the main thread once the time is up, or at the end if somebody swallowed it."""
+    """Raise OutOfTime in the main thread when the time is up.
+
+    If the code inside catches it and continues, it is raised again at the end of the block.
+    """
     is_over = False
 
     def stop(*_: object) -> None:
@@ -39,22 +54,22 @@ def time_limit(seconds: float) -> Iterator[None]:
         is_over = True
         raise OutOfTime(f"took longer than {seconds:g} s")
 
-    before = signal.signal(signal.SIGALRM, stop)
+    previous = signal.signal(signal.SIGALRM, stop)
     signal.setitimer(signal.ITIMER_REAL, seconds)
     try:
         yield
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
+        signal.signal(signal.SIGALRM, previous)
     if is_over:
         raise OutOfTime(f"took longer than {seconds:g} s")
 
 
 def reason_of(error: BaseException) -> str:
-    """An error in one line of a table."""
+    """An error as one line for the report."""
     if isinstance(error, CannotRun | OutOfTime):
         return str(error)
     if isinstance(error, BrokenProcessPool):
-        return "its process died: a crash, or killed for lack of memory"
+        return "its process died: it crashed or ran out of memory"
     text = str(error).strip().split("\n")[0][:200]
     return f"{type(error).__name__}: {text}" if text else type(error).__name__

@@ -1,4 +1,4 @@
-"""The machine, the versions and the commit that numbers belong to."""
+"""The machine, the versions and the commit of a measurement."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ import torch
 from dynagat.native import kernels
 
 ROOT = Path(__file__).parent.parent
-MEASURED = ("src", "csrc", "bench")  # what numbers depend on; the pages written from them is not
+MEASURED = ("src", "csrc", "bench")  # the folders that the numbers depend on
 
 
 def describe_session(command: str) -> dict[str, str]:
-    """Everything a reader needs to judge the numbers, by the name it has in the report."""
+    """What a reader needs to judge the numbers, under the names of the report."""
     return {
         "date": datetime.now(timezone.utc).strftime("%Y-%m-%d %H:%M UTC"),
         "commit": _commit(),
@@ -36,12 +36,14 @@ def describe_session(command: str) -> dict[str, str]:
         "PyG": _version("torch_geometric"),
         "DGL": _version("dgl"),
         "dynagat": _version("dynagat"),
-        "instruction set": kernels.instruction_set if kernels else "none: the reference path",
+        "instruction set": kernels.instruction_set
+        if kernels
+        else "none (reference implementation)",
     }
 
 
 def available_bytes() -> float:
-    """Memory that can still be had without swapping; without end where nobody tells."""
+    """Memory available without swapping; infinity if it is unknown."""
     return _kilobytes("MemAvailable") * 1024 or float("inf")
 
 
@@ -50,7 +52,7 @@ def _kilobytes(name: str) -> int:
 
 
 def _field(path: str, name: str) -> str | None:
-    """The value of the first line `name : value` of a file under /proc."""
+    """The value of the first line `name : value` of a file in /proc."""
     lines = Path(path).read_text().splitlines() if Path(path).exists() else []
     for line in lines:
         key, _, value = line.partition(":")
@@ -60,12 +62,12 @@ def _field(path: str, name: str) -> str | None:
 
 
 def _caches() -> str:
-    found = []
+    caches = []
     for folder in sorted(Path("/sys/devices/system/cpu/cpu0/cache").glob("index*")):
         level, kind, size = ((folder / n).read_text().strip() for n in ("level", "type", "size"))
         if kind != "Instruction":
-            found.append(f"L{level} {size}")
-    return ", ".join(found) or "unknown"
+            caches.append(f"L{level} {size}")
+    return ", ".join(caches) or "unknown"
 
 
 def _huge_pages() -> str:
@@ -81,7 +83,7 @@ def _version(package: str) -> str:
 
 
 def _commit() -> str:
-    """The commit; and a word if what is measured differs from it."""
+    """The commit, marked if measured files differ from it."""
     head = _git("rev-parse", "--short=12", "HEAD")
     if head is None:
         return "none"

@@ -1,4 +1,4 @@
-"""Measuring: a case in, records out. Contenders alternate, so that noise hits all of them alike."""
+"""Measuring: turns a case into records. Contenders take turns, so that all see the same noise."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from bench.sampling import (
     WALKS,
     Draw,
     draw_rows,
-    pass_over,
+    epoch_over,
     seeds_of,
     start_sampler,
 )
@@ -33,31 +33,31 @@ from bench.training import measure_training
 from dynagat import GATv2Conv, Graph, capture, how_attentive, ops
 from dynagat.native import kernels
 
-# Relative to the largest entry. gat-8x8 differs from PyG by 1.8e-3 in a gradient, probably because
-# rounding puts a score next to zero on the other side of LeakyReLU's kink; the page shows it.
+# Relative to the largest entry. A gradient of gat-8x8 differs from PyG's by 1.8e-3: probably,
+# rounding moves a score close to zero to the other side of the kink of LeakyReLU.
 TOLERANCE = 1e-2
-FLOOR_PASSES = 4  # keys forward and backward; queries and output gradients backward
+FLOOR_PASSES = 4  # keys in forward and backward; queries and output gradients in backward
 THREADS = (1, 2)
 
 
 @dataclass(frozen=True)
 class Trial:
-    """What is timed: run(prepare()), but for prepare()."""
+    """What is timed: run(prepare()), without the time of prepare()."""
 
     run: Callable[[Any], Any]
     prepare: Callable[[], Any] = lambda: None
 
 
 def measure(case: Case) -> Entry:
-    """All records of a case; in this process, but for memory."""
+    """All records of a case. Memory, import and training start their own processes."""
     begin = time.perf_counter()
     records = tuple(MEASURES[case.group](case))
-    took = round(time.perf_counter() - begin, 1)
-    return Entry(case.describe(), case.graph.num_nodes, case.graph.num_edges, took, records)
+    seconds = round(time.perf_counter() - begin, 1)
+    return Entry(case.describe(), case.graph.num_nodes, case.graph.num_edges, seconds, records)
 
 
 def measure_layers(case: Case) -> Iterator[Record]:
-    """The first step of each contender and what it differs by; then steps, alternating."""
+    """The first step of each contender and its difference from PyG; then steps in turns."""
     inputs = draw_inputs(case)
     trials, durations, expected = {}, {}, None
     for name in case.contenders:
@@ -65,14 +65,14 @@ def measure_layers(case: Case) -> Iterator[Record]:
             with time_limit(case.effort.first_step):
                 contender = start(name, case, inputs)
                 first, result = _first_step(contender)
-        except (Exception, OutOfTime) as error:  # whatever stops one contender, the others go on
+        except (Exception, OutOfTime) as error:  # the other contenders still run
             yield Record(name, "step", reason=reason_of(error))
             continue
         expected = expected or (name, result)
         records = list(_differences(name, result, *expected))
         yield from (Record.rounded(name, "first step", [first]), *records)
-        if not all(record.values[0] <= TOLERANCE for record in records):  # nor if it is NaN
-            yield Record(name, "step", reason=f"its results differ from those of {expected[0]}")
+        if not all(record.values[0] <= TOLERANCE for record in records):  # also true for NaN
+            yield Record(name, "step", reason=f"its results differ from {expected[0]}")
             continue
         trials[name] = Trial(contender.step, contender.prepare)
         durations[name] = _duration(trials[name]) if name == "compiled" else first
@@ -80,7 +80,7 @@ def measure_layers(case: Case) -> Iterator[Record]:
 
 
 def measure_floor(case: Case) -> Iterator[Record]:
-    """The op, forward and backward, against reading every row it needs once."""
+    """The op, forward and backward, compared with reading every needed row once."""
     graph = _graph(case.graph)
     tables = draw_tables(case, huge_pages=case.huge_pages)
     trials = {"dynagat": attention(graph, *tables)}
@@ -92,7 +92,7 @@ def measure_floor(case: Case) -> Iterator[Record]:
 
 
 def measure_degrees(case: Case) -> Iterator[Record]:
-    """The op on a graph of uneven or high degrees against one that is even."""
+    """The op on a graph with uneven or high degrees, compared with an even graph."""
     assert case.against is not None
     graphs = {"uneven": case.graph, "even": case.against}
     trials = {}
@@ -103,7 +103,7 @@ def measure_degrees(case: Case) -> Iterator[Record]:
 
 
 def measure_build(case: Case) -> Iterator[Record]:
-    """From a new edge list to a Graph, against the forward pass of a layer that has its graph."""
+    """Building a Graph from an edge list, compared with a layer's forward pass on a built graph."""
     inputs = draw_inputs(case)
     layer = start_dynagat(case, inputs)
     num_nodes = case.graph.num_nodes
@@ -118,9 +118,9 @@ def measure_build(case: Case) -> Iterator[Record]:
 
 def measure_threads(case: Case) -> Iterator[Record]:
     """The op on one thread and on two."""
-    before = torch.get_num_threads()
-    if before < max(THREADS):
-        yield Record("2 threads", "attention", reason=f"only {before} thread is available")
+    num_threads = torch.get_num_threads()
+    if num_threads < max(THREADS):
+        yield Record("2 threads", "attention", reason=f"only {num_threads} thread is available")
         return
     run = attention(_graph(case.graph), *draw_tables(case)).run
     trials = {
@@ -128,15 +128,15 @@ def measure_threads(case: Case) -> Iterator[Record]:
         for count in THREADS
     }
     yield from _time_all("attention", trials, case)
-    torch.set_num_threads(before)
+    torch.set_num_threads(num_threads)
 
 
 def measure_bfloat16(case: Case) -> Iterator[Record]:
-    """The op on tables held in bfloat16 against float32: time, and what it costs in precision."""
+    """The op on bfloat16 tables compared with float32: time and loss of precision."""
     graph, tables = _graph(case.graph), draw_tables(case)
     halves = tuple(table.bfloat16() for table in tables)
     rounded = tuple(half.float() for half in halves)
-    exact, same, rough = (_results(graph, some) for some in (tables, rounded, halves))
+    exact, same, rough = (_results(graph, each) for each in (tables, rounded, halves))
     yield Record.rounded("bfloat16", "difference", [largest_difference(rough, same)])
     error = largest_difference({"out": rough["out"]}, {"out": exact["out"]})
     yield Record.rounded("bfloat16", "output difference with rounded tables", [error])
@@ -145,7 +145,7 @@ def measure_bfloat16(case: Case) -> Iterator[Record]:
 
 
 def measure_capture(case: Case) -> Iterator[Record]:
-    """A layer's forward pass under `capture` and without; and all that how_attentive does."""
+    """A layer's forward pass with `capture` and without; and a whole call of how_attentive."""
     inputs = draw_inputs(case)
     layer = GATv2Conv(case.in_dim, case.channels, heads=case.heads).eval()
 
@@ -161,38 +161,38 @@ def measure_capture(case: Case) -> Iterator[Record]:
 
 
 def measure_sampling(case: Case, names: tuple[str, ...] = NEIGHBOURS) -> Iterator[Record]:
-    """Seconds per edge of each sampler, alternating; and those of a whole pass, if asked for."""
+    """Seconds per edge of each sampler, in turns; and those of an epoch if the case has one."""
     rows, draws, durations = draw_rows(case), {}, {}
     for name in names:
         try:
             draws[name] = start_sampler(name, case, rows)
-            durations[name], _ = _draw_once(draws[name], case, 0)  # it warms up, too
-        except Exception as error:  # whatever stops one, the others go on
+            durations[name], _ = _draw_once(draws[name], case, 0)  # also the warm-up
+        except Exception as error:  # the other samplers still run
             yield Record(name, "edge", reason=reason_of(error))
             draws.pop(name, None)
     seconds: dict[str, list[float]] = {name: [] for name in draws}
     counts = {name: repetitions(durations[name], case.effort) for name in draws}
     for name in alternation(counts):
-        took, count = _draw_once(draws[name], case, 1 + len(seconds[name]))
-        seconds[name].append(took / count)
+        duration, count = _draw_once(draws[name], case, 1 + len(seconds[name]))
+        seconds[name].append(duration / count)
     for name, values in seconds.items():
         yield Record.rounded(name, "edge", values)
     if case.pass_seeds:
-        whole = Trial(pass_over(case, rows, case.pass_seeds))
+        whole = Trial(epoch_over(case, rows, case.pass_seeds))
         yield Record.rounded("dynagat, layered", "pass", [_duration(whole)])
 
 
 def measure_walks(case: Case) -> Iterator[Record]:
-    """The same of subgraphs that walks visit."""
+    """Seconds per edge of the subgraphs that random walks visit."""
     return measure_sampling(case, WALKS)
 
 
-def _draw_once(draw: Draw, case: Case, number: int) -> tuple[float, int]:
-    """Seconds, and edges."""
-    seeds = seeds_of(case, number)
+def _draw_once(draw: Draw, case: Case, random_seed: int) -> tuple[float, int]:
+    """Seconds, and number of sampled edges."""
+    seeds = seeds_of(case, random_seed)
     gc.collect()
     begin = time.perf_counter()
-    count = draw(number, seeds)
+    count = draw(random_seed, seeds)
     return time.perf_counter() - begin, count
 
 
@@ -220,10 +220,10 @@ MEASURES: Mapping[str, Callable[[Case], Iterator[Record]]] = {
 def time_trials(
     quantity: str, trials: Mapping[str, Trial], durations: Mapping[str, float], effort: Effort
 ) -> Iterator[Record]:
-    """Every trial as often as its duration allows, spread evenly over the whole time."""
+    """Repeat each trial as often as its duration allows, spread evenly over the whole time."""
     counts = {name: repetitions(durations[name], effort) for name in trials}
     seconds: dict[str, list[float]] = {name: [] for name in trials}
-    gc.freeze()  # what is there stays there, so that the collections between trials are short
+    gc.freeze()  # existing objects are skipped, so that collections between trials are short
     for name in alternation(counts):
         seconds[name].append(_duration(trials[name]))
     gc.unfreeze()
@@ -236,17 +236,17 @@ def repetitions(duration: float, effort: Effort) -> int:
 
 
 def alternation(counts: Mapping[str, int]) -> list[str]:
-    """Each name `count` times, evenly spread: round by round where the counts are equal."""
+    """Each name `count` times, spread evenly; equal counts give rounds."""
     turns = [
-        ((turn + 0.5) / count, place, name)
-        for place, (name, count) in enumerate(counts.items())
+        ((turn + 0.5) / count, index, name)
+        for index, (name, count) in enumerate(counts.items())
         for turn in range(count)
     ]
     return [name for _, _, name in sorted(turns)]
 
 
 def _time_all(quantity: str, trials: Mapping[str, Trial], case: Case) -> Iterator[Record]:
-    durations = {name: _duration(trial) for name, trial in trials.items()}  # they warm up, too
+    durations = {name: _duration(trial) for name, trial in trials.items()}  # also the warm-up
     return time_trials(quantity, trials, durations, case.effort)
 
 
@@ -258,7 +258,7 @@ def _duration(trial: Trial) -> float:
     return time.perf_counter() - begin
 
 
-# What is run
+# What is measured
 
 
 def draw_tables(
@@ -274,7 +274,7 @@ def draw_tables(
 
 
 def _empty_on_huge_pages(shape: tuple[int, ...]) -> Tensor:
-    """Where the system has them and grants them; none of the pages is touched yet."""
+    """An uninitialised tensor, on huge pages if the system grants them."""
     memory = mmap.mmap(-1, math.prod(shape) * 4, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     if hasattr(mmap, "MADV_HUGEPAGE"):
         memory.madvise(mmap.MADV_HUGEPAGE)
@@ -282,7 +282,7 @@ def _empty_on_huge_pages(shape: tuple[int, ...]) -> Tensor:
 
 
 def attention(graph: Graph, query: Tensor, key: Tensor, a: Tensor, gradient: Tensor) -> Trial:
-    """The op on its own: out and the gradients of query, key and a."""
+    """The op alone: its output and the gradients of query, key and a."""
     tables = [table.detach().requires_grad_() for table in (query, key, a)]
 
     def run(_: object) -> tuple[Tensor, ...]:
@@ -304,7 +304,7 @@ def _floor(graph: Graph, x: Tensor) -> Trial:
     call = kernels.gather_floor
     tables, threads = (x.data_ptr(), out.data_ptr()), torch.get_num_threads()
 
-    def run(_: object, x: Tensor = x, out: Tensor = out) -> None:  # which it keeps alive
+    def run(_: object, x: Tensor = x, out: Tensor = out) -> None:  # the defaults keep them alive
         for _ in range(FLOOR_PASSES):
             call(*arrays, *sizes, *tables, threads)
 
@@ -318,23 +318,23 @@ def _graph(recipe: Recipe) -> Graph:
 # Agreement
 
 
-def largest_difference(found: Mapping[Any, Tensor], expected: Mapping[Any, Tensor]) -> float:
-    """Of all entries of all tensors, relative to the largest entry of the expected one."""
+def largest_difference(results: Mapping[Any, Tensor], expected: Mapping[Any, Tensor]) -> float:
+    """Over all entries of all tensors, relative to the largest entry of the expected tensor."""
     return max(
-        float((found[name].float() - tensor).abs().max() / tensor.abs().max())
+        float((results[name].float() - tensor).abs().max() / tensor.abs().max())
         for name, tensor in expected.items()
-        if name in found
+        if name in results
     )
 
 
 def _first_step(contender: Contender) -> tuple[float, dict[str, Tensor]]:
-    """How long it took, and its output and gradients."""
+    """Its duration, and its output and gradients."""
     edges = contender.prepare()
     begin = time.perf_counter()
     out = contender.step(edges).detach()
-    took = time.perf_counter() - begin
+    seconds = time.perf_counter() - begin
     grads = {name: p.grad.clone() for name, p in contender.parameters.items() if p.grad is not None}
-    return took, {"": out, **grads}
+    return seconds, {"": out, **grads}
 
 
 def _differences(

@@ -1,4 +1,4 @@
-"""Memory: what a training step needs at its peak, each contender in a process of its own."""
+"""Memory: the peak of a training step, with each contender in its own process."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def measure_memory(case: Case) -> Iterator[Record]:
     for name in case.contenders:
         try:
             peak, kept = in_fresh_process(memory_of_steps, case, name)
-        except (Exception, OutOfTime) as error:  # whatever stops one contender, the others go on
+        except (Exception, OutOfTime) as error:  # the other contenders still run
             yield Record(name, "memory", reason=reason_of(error))
         else:
             yield Record(name, "memory", (float(peak),))
@@ -35,11 +35,12 @@ def measure_memory(case: Case) -> Iterator[Record]:
 
 
 def memory_of_steps(case: Case, name: str) -> tuple[int, int]:
-    """Bytes resident at the peak of the steps, and after them, over those just before.
+    """Resident bytes at the peak of the steps and after them, relative to just before them.
 
-    What comes once per process or graph comes before: a step on a tiny graph, our Graph, and the
-    step of full size in which a compiled layer compiles. There are two steps, for one that keeps
-    memory may take more in the second; what is kept is without output and gradients.
+    Costs that occur once per process or graph are paid before: a step on a tiny graph, building
+    dynagat's Graph, and the full-size step in which a compiled layer compiles. Two steps are run
+    because a contender that keeps memory may need more in the second. Outputs and gradients are
+    freed before the second number is taken.
     """
     tiny = replace(case, graph=TINY)
     contender = start(name, tiny, draw_inputs(tiny))
@@ -51,27 +52,29 @@ def memory_of_steps(case: Case, name: str) -> tuple[int, int]:
     if name == "compiled":
         with time_limit(case.effort.first_step):
             contender.step(edges)
-        _forget_gradients_(contender)
+        _free_gradients_(contender)
     before = reset_peak()
     for _ in range(NUM_STEPS):
         contender.step(edges)
     peak = peak_bytes()
-    _forget_gradients_(contender)
+    _free_gradients_(contender)
     return peak - before, max(_resident() - before, 0)
 
 
-def _forget_gradients_(contender: Contender) -> None:
+def _free_gradients_(contender: Contender) -> None:
     for parameter in contender.parameters.values():
         parameter.grad = None
 
 
 def reset_peak() -> int:
-    """Begin a new peak; what is resident now. Where the kernel can't begin one, it is the old peak,
-    which a step of some size exceeds."""
+    """Reset the process's peak memory; return the bytes that are resident now.
+
+    If the kernel cannot reset it, the old peak is returned, which a large step exceeds.
+    """
     gc.collect()
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
     if trim is not None:
-        trim(0)  # memory that is free but not given back would hide what the step takes
+        trim(0)  # free memory that is not returned would hide what the step needs
     if not os.access(RESET, os.W_OK):
         return peak_bytes()
     RESET.write_text("5")

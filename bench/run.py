@@ -1,4 +1,4 @@
-"""Running: every case that the file has not yet, each in a process of its own, kept as it ends."""
+"""Running: measure the cases that the file lacks, each in its own process, and save each result."""
 
 from __future__ import annotations
 
@@ -30,29 +30,35 @@ def run(
     fresh: bool,
     shared: bool,
 ) -> Ledger:
-    """Measure which of the chosen cases are missing in the file and add them there, one by one.
+    """Measure the chosen cases that are missing in the file and add them one by one.
 
-    `fresh` measures anew what is there; `shared` has one process for all cases, which is quicker.
+    Args:
+        cases: all cases; entries of the file that belong to none of them are dropped.
+        chosen: the cases to measure.
+        path: the JSON file of the records.
+        command: the command line, kept with the records.
+        fresh: measure again the cases that are in the file already.
+        shared: use one process for all cases, which is faster.
     """
     names = [case.name for case in cases]
     ledger = read_ledger(path).only(names)
     missing = [case for case in chosen if fresh or not ledger.has(case.describe())]
-    say(f"{len(chosen) - len(missing)} cases are in {path} already, {len(missing)} to measure")
+    log(f"{len(chosen) - len(missing)} cases are in {path} already, {len(missing)} to measure")
     if missing:
         ledger = ledger.with_session(describe_session(command))
     with compiler_cache(), Workers(shared) as workers:
-        for place, case in enumerate(missing, 1):
+        for number, case in enumerate(missing, 1):
             begin = time.perf_counter()
             entry = replace(workers.measure(case), session=len(ledger.sessions) - 1)
             ledger = ledger.with_entry(entry).only(names)
             write_ledger(ledger, path)
-            took = time.perf_counter() - begin
-            say(f"[{place}/{len(missing)}] {case.name}, {took:.0f} s. {headline(entry)}")
+            seconds = time.perf_counter() - begin
+            log(f"[{number}/{len(missing)}] {case.name}, {seconds:.0f} s. {headline(entry)}")
     return ledger
 
 
 class Workers:
-    """The process that measures: another one for each case, or the same for all."""
+    """The process that measures: a new one for each case, or the same one for all."""
 
     def __init__(self, shared: bool) -> None:
         self.shared = shared
@@ -70,11 +76,11 @@ class Workers:
         self.process = self.process or fresh_process()
         try:
             return self.process.submit(measure, case).result()
-        except Exception as error:  # the case is lost, but not the others
+        except Exception as error:  # the other cases still run
             self._end()
-            lost = Record("all", "step", reason=reason_of(error))
+            failed = Record("all", "step", reason=reason_of(error))
             sizes = case.graph.num_nodes, case.graph.num_edges
-            return Entry(case.describe(), *sizes, 0.0, (lost,))
+            return Entry(case.describe(), *sizes, 0.0, (failed,))
         finally:
             if not self.shared:
                 self._end()
@@ -87,31 +93,31 @@ class Workers:
 
 @contextmanager
 def compiler_cache() -> Iterator[None]:
-    """An empty cache for torch.compile, so that compile times are those of the first time."""
+    """An empty cache for torch.compile, so that compile times are those of a first compilation."""
     with tempfile.TemporaryDirectory(prefix="dynagat-bench-") as folder:
-        before = os.environ.get("TORCHINDUCTOR_CACHE_DIR")
+        previous = os.environ.get("TORCHINDUCTOR_CACHE_DIR")
         os.environ["TORCHINDUCTOR_CACHE_DIR"] = folder
         try:
             yield
         finally:
             os.environ.pop("TORCHINDUCTOR_CACHE_DIR")
-            if before is not None:
-                os.environ["TORCHINDUCTOR_CACHE_DIR"] = before
+            if previous is not None:
+                os.environ["TORCHINDUCTOR_CACHE_DIR"] = previous
 
 
 def headline(entry: Entry) -> str:
-    """Medians, for whoever watches."""
+    """The medians of a case, as one line of progress."""
     quantities = ("step", "attention", "build", "memory", "edge", "seconds")
     parts = []
     for record in entry.records:
         if record.reason:
             parts.append(f"{record.contender}: {record.reason}")
         elif record.quantity in quantities:
-            parts.append(f"{record.contender} {_in_short(record)}")
+            parts.append(f"{record.contender} {_median_text(record)}")
     return "; ".join(parts)
 
 
-def _in_short(record: Record) -> str:
+def _median_text(record: Record) -> str:
     if record.quantity == "memory":
         return f"{record.median / 1e6:.0f} MB"
     if record.quantity == "edge":
@@ -121,5 +127,5 @@ def _in_short(record: Record) -> str:
     return f"{record.median * 1e3:.1f} ms"
 
 
-def say(text: str) -> None:
+def log(text: str) -> None:
     print(text, file=sys.stderr, flush=True)

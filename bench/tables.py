@@ -1,4 +1,4 @@
-"""Tables: the cells and rows in which the pages show records."""
+"""Tables: the rows and cells of the report."""
 
 from __future__ import annotations
 
@@ -9,48 +9,48 @@ from bench.records import Entry, Record
 
 Row = Sequence[str]
 NAMES = {"pyg": "PyG eager", "compiled": "PyG compiled", "dgl": "DGL", "dynagat": "dynagat"}
+RATIOS = ["eager / ours", "compiled / ours", "DGL / ours"]
 NEW_GRAPH = "dynagat, new graph"
-NOTHING = "–"
+MISSING = "–"
 
 
 def markdown_table(header: Row, rows: Iterable[Row], words: int = 1) -> str:
-    """The first columns, which hold words, to the left, the others to the right."""
+    """Align the first `words` columns left and the others, which hold numbers, right."""
     rule = ["---"] * words + ["---:"] * (len(header) - words)
     return "\n".join("| " + " | ".join(row) + " |" for row in (header, rule, *rows))
 
 
-def contest(entries: list[Entry]) -> str:
-    """A step of every contender, and how many times as long as ours the others take."""
+def layers(entries: list[Entry]) -> str:
+    """The step time of each contender, and its ratio to that of dynagat."""
     has_new = any(entry.find(NEW_GRAPH, "step") for entry in entries)
     names = [*NAMES, NEW_GRAPH] if has_new else list(NAMES)
     header = ["", "edges", *(NAMES.get(name, name) for name in names), "compiling, s"]
-    header += ["eager /", "compiled /", "DGL /", "difference"]
-    return markdown_table(header, [_contest_row(entry, names) for entry in entries])
+    header += [*RATIOS, "difference"]
+    return markdown_table(header, [_layers_row(entry, names) for entry in entries])
 
 
-def _contest_row(entry: Entry, names: list[str]) -> Row:
+def _layers_row(entry: Entry, names: list[str]) -> Row:
     first, steady = entry.median("compiled", "first step"), entry.median("compiled", "step")
-    compiling = NOTHING if first is None or steady is None else f"{first - steady:.0f}"
+    compiling = MISSING if first is None or steady is None else f"{first - steady:.0f}"
     ratios = [times(entry.ratio(name, "dynagat", "step")) for name in NAMES if name != "dynagat"]
-    steps = [_spread(entry.find(name, "step")) for name in names]
+    steps = [_milliseconds(entry.find(name, "step")) for name in names]
     label = entry.name if entry.group == "batches" else f"{entry.case['mechanism']} {entry.shape}"
     return [label, f"{entry.num_edges:,}", *steps, compiling, *ratios, _difference(entry)]
 
 
-def duel(ratio: Ratio, above: str, below: str, result: str) -> Callable[[list[Entry]], str]:
-    """Of a table with two contenders in each case."""
+def pairs(ratio: Ratio, above: str, below: str, result: str) -> Callable[[list[Entry]], str]:
+    """A function that writes a table with two contenders per case."""
 
     def table(entries: list[Entry]) -> str:
         header = ["", "nodes", "edges", above, below, result]
-        return markdown_table(header, [_duel_row(entry, ratio) for entry in entries])
+        return markdown_table(header, [_pairs_row(entry, ratio) for entry in entries])
 
     return table
 
 
-def _duel_row(entry: Entry, ratio: Ratio) -> Row:
-    steps = [_spread(entry.find(name, ratio.quantity)) for name in (ratio.above, ratio.below)]
-    sizes = [f"{entry.num_nodes:,}", f"{entry.num_edges:,}"]
-    return [entry.name, *sizes, *steps, times(ratio.of(entry))]
+def _pairs_row(entry: Entry, ratio: Ratio) -> Row:
+    steps = [_milliseconds(entry.find(name, ratio.quantity)) for name in (ratio.above, ratio.below)]
+    return [entry.name, *_sizes(entry), *steps, times(ratio.of(entry))]
 
 
 def degrees(entries: list[Entry]) -> str:
@@ -58,22 +58,21 @@ def degrees(entries: list[Entry]) -> str:
     rows = []
     for entry in entries:
         seconds = [entry.median(name, "attention") for name in ("uneven", "even")]
-        each = [NOTHING if s is None else f"{s / entry.num_edges * 1e9:.1f}" for s in seconds]
-        sizes = [f"{entry.num_nodes:,}", f"{entry.num_edges:,}"]
-        rows.append([entry.name, *sizes, *each, times(DEGREES.of(entry))])
+        each = [MISSING if s is None else f"{s / entry.num_edges * 1e9:.1f}" for s in seconds]
+        rows.append([entry.name, *_sizes(entry), *each, times(DEGREES.of(entry))])
     return markdown_table(header, rows)
 
 
 def memory(entries: list[Entry]) -> str:
     header = ["", "edges", *(f"{name}, MB" for name in NAMES.values())]
-    header += ["eager /", "compiled /", "DGL /"]
+    header += RATIOS
     rows = []
     for entry in entries:
-        for quantity, what in (("memory", "peak"), ("kept memory", "kept")):
+        for quantity, title in (("memory", "peak"), ("kept memory", "kept")):
             sizes = [megabytes(entry.median(name, quantity), unit="") for name in NAMES]
             ratios = [entry.ratio(n, "dynagat", "memory") for n in NAMES if n != "dynagat"]
-            ratios = map(times, ratios if what == "peak" else [None] * len(ratios))
-            rows.append([f"{entry.shape}, {what}", f"{entry.num_edges:,}", *sizes, *ratios])
+            ratios = map(times, ratios if title == "peak" else [None] * len(ratios))
+            rows.append([f"{entry.shape}, {title}", f"{entry.num_edges:,}", *sizes, *ratios])
     return markdown_table(header, rows)
 
 
@@ -82,7 +81,7 @@ def bfloat16(entries: list[Entry]) -> str:
     header += ["output difference, tables rounded"]
     rows = []
     for entry in entries:
-        steps = [_spread(entry.find(name, "attention")) for name in ("float32", "bfloat16")]
+        steps = [_milliseconds(entry.find(name, "attention")) for name in ("float32", "bfloat16")]
         quantities = ("difference", "output difference with rounded tables")
         errors = [_small(entry.median("bfloat16", quantity)) for quantity in quantities]
         ratio = times(entry.ratio("float32", "bfloat16", "attention"))
@@ -94,7 +93,7 @@ def capture(entries: list[Entry]) -> str:
     header = ["", "edges", "captured", "plain", "captured / plain", "how_attentive, s"]
     rows = []
     for entry in entries:
-        steps = [_spread(entry.find(name, "forward")) for name in ("captured", "plain")]
+        steps = [_milliseconds(entry.find(name, "forward")) for name in ("captured", "plain")]
         whole = _fixed(entry.median("microscope", "seconds"))
         rows.append([entry.name, f"{entry.num_edges:,}", *steps, times(CAPTURE.of(entry)), whole])
     return markdown_table(header, rows)
@@ -107,7 +106,7 @@ WALKERS = ("dgl, walks", "dynagat, walks")
 
 def sampling(entries: list[Entry]) -> str:
     header = ["", "edges of the graph", *(NAMES.get(name, name) for name in SAMPLERS)]
-    header += ["best peer / ours", "a pass, s"]
+    header += ["best peer / ours", "an epoch, s"]
     rows = []
     for entry in entries:
         speeds = [_speed(entry.median(name, "edge")) for name in SAMPLERS]
@@ -127,17 +126,15 @@ def walks(entries: list[Entry]) -> str:
 
 
 def importing(entries: list[Entry]) -> str:
-    """A row for each reader of a case."""
+    """One row per reader of a case."""
     header = ["", "nodes", "edges", "seconds", "arrays, MB", "peak, MB", "peak / arrays"]
     rows = []
     for entry in entries:
-        sizes = [f"{entry.num_nodes:,}", f"{entry.num_edges:,}"]
-        for name, what in IMPORTERS.items():
-            record = entry.find(name, "seconds")
-            peak, arrays = (entry.median(name, kind) for kind in ("memory", "arrays"))
-            cells = [_seconds(record), megabytes(arrays, unit=""), megabytes(peak, unit="")]
-            share = times(entry.median(name, "peak over arrays"))
-            rows.append([f"{entry.name}, {what}", *sizes, *cells, share])
+        for name, title in IMPORTERS.items():
+            seconds = _range(entry.find(name, "seconds"), _fixed)
+            bytes_ = [megabytes(entry.median(name, each), unit="") for each in ("arrays", "memory")]
+            ratio = times(entry.median(name, "peak over arrays"))
+            rows.append([f"{entry.name}, {title}", *_sizes(entry), seconds, *bytes_, ratio])
     return markdown_table(header, rows)
 
 
@@ -145,67 +142,68 @@ def training(entries: list[Entry]) -> str:
     header = ["", "nodes", "edges", "step, ms", "steps per epoch", "epoch, s", "evaluation, s"]
     rows = []
     for entry in entries:
-        sizes = [f"{entry.num_nodes:,}", f"{entry.num_edges:,}"]
         quantities = ("steps per epoch", "epoch", "evaluation", "process memory")
         steps, epoch, evaluation, peak = (entry.median("dynagat", each) for each in quantities)
-        cells = [_spread(entry.find("dynagat", "step")), _fixed(steps, 0)]
+        cells = [_milliseconds(entry.find("dynagat", "step")), _fixed(steps, 0)]
         cells += [_fixed(epoch, 0), _fixed(evaluation), megabytes(peak, unit="")]
-        rows.append([entry.case["benchmark"], *sizes, *cells])
+        rows.append([entry.case["benchmark"], *_sizes(entry), *cells])
     return markdown_table([*header, "peak memory, MB"], rows)
 
 
 # Cells
 
 
+def _sizes(entry: Entry) -> Row:
+    return [f"{entry.num_nodes:,}", f"{entry.num_edges:,}"]
+
+
 def _fixed(value: float | None, digits: int = 1) -> str:
-    return NOTHING if value is None else f"{value:,.{digits}f}"
-
-
-def _seconds(record: Record | None) -> str:
-    """median (lowest–highest)"""
-    if record is None or not record.values:
-        return NOTHING
-    return f"{record.median:.1f} ({min(record.values):.1f}–{max(record.values):.1f})"
+    return MISSING if value is None else f"{value:,.{digits}f}"
 
 
 def _speed(seconds: float | None) -> str:
-    """Of one edge -> million edges per second"""
-    return NOTHING if not seconds else f"{1e-6 / seconds:.3g}"
+    """Seconds per edge -> million edges per second"""
+    return MISSING if not seconds else f"{1e-6 / seconds:.3g}"
 
 
-def _spread(record: Record | None) -> str:
-    """median (lowest–highest), in milliseconds"""
+def _range(record: Record | None, text: Callable[[float], str]) -> str:
+    """median (lowest–highest), each formatted by `text`"""
     if record is None or not record.values:
-        return NOTHING
+        return MISSING
     low, high = min(record.values), max(record.values)
-    return f"{_number(record.median)} ({_number(low)}–{_number(high)})"
+    return f"{text(record.median)} ({text(low)}–{text(high)})"
 
 
-def milliseconds(seconds: float | None) -> str:
-    return NOTHING if seconds is None else f"{_number(seconds)} ms"
+def _milliseconds(record: Record | None) -> str:
+    """median (lowest–highest)"""
+    return _range(record, _in_milliseconds)
 
 
-def _number(seconds: float) -> str:
-    """In milliseconds, with three digits or more."""
+def _in_milliseconds(seconds: float) -> str:
+    """With at least three digits."""
     value = seconds * 1e3
     return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 
+def milliseconds(seconds: float | None) -> str:
+    return MISSING if seconds is None else f"{_in_milliseconds(seconds)} ms"
+
+
 def megabytes(value: float | None, unit: str = " MB") -> str:
-    return NOTHING if value is None else f"{value / 1e6:,.0f}{unit}"
+    return MISSING if value is None else f"{value / 1e6:,.0f}{unit}"
 
 
 def times(ratio: float | None) -> str:
-    return NOTHING if ratio is None else f"{ratio:.2f}×" if ratio < 10 else f"{ratio:.1f}×"
+    return MISSING if ratio is None else f"{ratio:.2f}×" if ratio < 10 else f"{ratio:.1f}×"
 
 
 def _small(value: float | None) -> str:
-    return NOTHING if value is None else f"{value:.1e}"
+    return MISSING if value is None else f"{value:.1e}"
 
 
 def _difference(entry: Entry) -> str:
-    """The largest relative one between ours and PyG's, of the output and all gradients."""
-    found = [
+    """The largest relative difference from PyG, over the output and all gradients."""
+    differences = (
         r.values[0] for r in entry.records if r.contender == "dynagat" and "against" in r.quantity
-    ]
-    return _small(max(found, default=None))
+    )
+    return _small(max(differences, default=None))

@@ -2,7 +2,7 @@
 
 The graph is synthetic, with the sizes of the real one. It is written to a temporary folder by one
 process; a second one opens it, trains GATv2 with the benchmark's own network, sampler, task and
-training loop, and evaluates once, with all neighbours.
+training loop, and evaluates once with all neighbours.
 """
 
 from __future__ import annotations
@@ -21,8 +21,7 @@ import torch
 from torch import Generator, nn
 
 from bench.cases import Case, Effort
-from bench.isolation import CannotRun, in_fresh_process, reason_of
-from bench.machine import available_bytes
+from bench.isolation import check_memory, in_fresh_process, reason_of
 from bench.memory import peak_bytes
 from bench.records import Record
 from dynagat.benchmarks import find
@@ -48,9 +47,9 @@ class Measured:
 
 
 def measure_training(case: Case) -> Iterator[Record]:
-    """Time of a step, an epoch and an exact evaluation, and the peak memory of the process."""
+    """Time of a step, an epoch and an exact evaluation; peak memory of the process."""
     try:
-        check_memory(case.graph.num_edges)
+        check_memory(BYTES_PER_EDGE * case.graph.num_edges)
         with tempfile.TemporaryDirectory(prefix="dynagat-bench-") as folder:
             path = Path(folder) / "graph"
             in_fresh_process(write_graph, case, path)
@@ -67,15 +66,6 @@ def measure_training(case: Case) -> Iterator[Record]:
     for quantity, value in others.items():
         yield Record.rounded("dynagat", quantity, [value])
     yield Record("dynagat", "process memory", (float(measured.peak),))
-
-
-def check_memory(num_edges: int) -> None:
-    needed, available = BYTES_PER_EDGE * num_edges, available_bytes()
-    if needed > available:
-        raise CannotRun(
-            f"needs about {needed / 1e9:.1f} GB of memory, "
-            f"but {available / 1e9:.1f} GB are available"
-        )
 
 
 # The data

@@ -1,4 +1,4 @@
-"""The benchmarks measure what they say, agree before they time, and report nothing but records."""
+"""The bench: graphs, measurements, cases, records, the report and the demo."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from bench import importing, training
-from bench.__main__ import choose, main
+from bench import contenders, importing, isolation, training
+from bench.__main__ import FULL_PATH, choose, main
 from bench.cases import FULL, QUICK, Case, Effort, make_cases
 from bench.contenders import draw_inputs, start
 from bench.demo import fit_to_memory, render_demo
@@ -48,22 +48,22 @@ ONCE = Effort(seconds=0.01, fewest=2, most=3)
 
 
 def tiny(group: str = "layers", **settings) -> Case:
-    given = {"heads": 2, "channels": 8, "in_dim": 16, "effort": ONCE}
-    return Case("tiny", group, **({"graph": Uniform(60, 400)} | given | settings))
+    defaults = {"graph": Uniform(60, 400), "heads": 2, "channels": 8, "in_dim": 16, "effort": ONCE}
+    return Case("tiny", group, **(defaults | settings))
 
 
 # Graphs
 
 
 @pytest.mark.parametrize("recipe", RECIPES, ids=lambda recipe: type(recipe).__name__)
-def test_a_recipe_always_draws_the_edges_it_promises(recipe: Recipe) -> None:
+def test_a_recipe_always_draws_the_same_edges_in_the_right_number(recipe: Recipe) -> None:
     edges = recipe.edge_index()
     assert edges.shape == (2, recipe.num_edges)
     assert 0 <= int(edges.min()) <= int(edges.max()) < recipe.num_nodes
     assert torch.equal(edges, recipe.edge_index())
 
 
-def test_a_power_law_graph_is_undirected_with_one_loop_per_node_and_a_long_tail() -> None:
+def test_a_power_law_graph_is_undirected_with_self_loops_and_a_few_high_degrees() -> None:
     key, query = POWER_LAW.edge_index()
     codes, back = key * POWER_LAW.num_nodes + query, query * POWER_LAW.num_nodes + key
     assert len(codes.unique()) == POWER_LAW.num_edges
@@ -74,18 +74,18 @@ def test_a_power_law_graph_is_undirected_with_one_loop_per_node_and_a_long_tail(
 
 
 @pytest.mark.parametrize(("end", "row"), [("key", 0), ("query", 1)])
-def test_a_hub_has_its_edges_at_one_end_only(end: str, row: int) -> None:
+def test_a_hub_is_the_query_or_the_key_of_its_edges(end: str, row: int) -> None:
     degrees = [ends.bincount()[0] for ends in Hub(500, 8_000, 3_000, end).edge_index()]
     assert degrees[row] >= 3_000
     assert degrees[1 - row] < 100
 
 
-def test_molecules_are_apart_connected_and_have_37_directed_bonds() -> None:
+def test_molecules_are_separate_and_connected_and_have_37_directed_bonds() -> None:
     recipe = Molecules(20)
     edges = recipe.edge_index()
     assert torch.equal(edges[0] // 18, edges[1] // 18)
     assert (recipe.num_edges - recipe.num_nodes) / recipe.num_graphs == 37
-    reached = torch.eye(recipe.num_nodes)[:: recipe.num_atoms]  # from the first atom of each
+    reached = torch.eye(recipe.num_nodes)[:: recipe.num_atoms]  # from each first atom
     adjacency = torch.zeros(recipe.num_nodes, recipe.num_nodes)
     adjacency[edges[0], edges[1]] = 1
     for _ in range(recipe.num_atoms):
@@ -121,7 +121,7 @@ def test_synthetic_files_are_the_same_for_the_same_seed(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("mechanism", ["gat", "gatv2", "dpgat"])
-def test_contenders_agree_before_they_are_timed(mechanism: str) -> None:
+def test_contenders_compute_the_same_results(mechanism: str) -> None:
     names = ("pyg", "dgl", "dynagat", "dynagat, new graph")
     entry = measure(tiny(mechanism=mechanism, contenders=names, input_grad=True))
     for name in ("pyg", "dynagat", "dynagat, new graph"):
@@ -132,25 +132,25 @@ def test_contenders_agree_before_they_are_timed(mechanism: str) -> None:
     assert bool(dgl.values) != bool(dgl.reason)
 
 
-def test_a_contender_with_other_results_is_not_timed(monkeypatch: pytest.MonkeyPatch) -> None:
-    def start_with_others(case, inputs):
+def test_a_contender_with_wrong_results_is_not_timed(monkeypatch: pytest.MonkeyPatch) -> None:
+    def start_wrong(case, inputs):
         right = start("pyg", case, inputs)
         return replace(right, forward=lambda edges: right.forward(edges) * (1 + 2 * TOLERANCE))
 
-    monkeypatch.setitem(start.__globals__["CONTENDERS"], "dynagat", start_with_others)
+    monkeypatch.setitem(contenders.CONTENDERS, "dynagat", start_wrong)
     record = measure(tiny(contenders=("pyg", "dynagat"))).find("dynagat", "step")
     assert not record.values
     assert "differ" in record.reason
 
 
 @pytest.mark.parametrize("group", ["degrees", "build", "threads", "bfloat16", "capture"])
-def test_every_other_group_is_measured_too(group: str) -> None:
+def test_the_other_groups_are_measured(group: str) -> None:
     entry = measure(tiny(group, against=Uniform(60, 400)))
     assert all(bool(record.values) != bool(record.reason) for record in entry.records)
     assert len(entry.records) > 0
 
 
-def test_samplers_are_measured_by_the_edge() -> None:
+def test_samplers_are_measured_in_seconds_per_edge() -> None:
     graph = Uniform(600, 4_000)
     entry = measure(tiny("sampling", graph=graph, batch_size=20, pass_seeds=50))
     for name in ("dynagat, layered", "dynagat, merged"):
@@ -163,39 +163,37 @@ def test_samplers_are_measured_by_the_edge() -> None:
 
 
 @pytest.mark.parametrize("string_ids", [False, True])
-def test_importing_is_measured_in_seconds_and_by_the_arrays_it_makes(
+def test_importing_is_measured_in_seconds_and_relative_to_the_arrays(
     string_ids: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(importing, "in_fresh_process", lambda read, *given: read(*given))
+    monkeypatch.setattr(importing, "in_fresh_process", lambda call, *arguments: call(*arguments))
     effort = replace(ONCE, fewest=1)
     graph = Uniform(2_000, 10_000)
     entry = measure(tiny("import", graph=graph, effort=effort, string_ids=string_ids))
     for name in ("pandas", "dynagat", "dynagat, to a folder"):
         assert 0 < entry.median(name, "seconds") < 30
     for name in ("dynagat", "dynagat, to a folder"):
-        assert entry.median(name, "arrays") > 2_000 * (6 + 20) * 4  # of features alone
+        assert entry.median(name, "arrays") > 2_000 * (6 + 20) * 4  # the features alone
         peak, arrays = entry.median(name, "memory"), entry.median(name, "arrays")
         assert entry.median(name, "peak over arrays") == pytest.approx(peak / arrays, abs=1e-3)
     assert entry.find("pandas", "arrays") is None
 
 
-@pytest.mark.skipif(not os.access(RESET, os.W_OK), reason="the kernel can't begin a new peak")
-def test_the_memory_of_importing_is_that_of_a_process_of_its_own(tmp_path: Path) -> None:
+@pytest.mark.skipif(not os.access(RESET, os.W_OK), reason="the kernel cannot reset the peak memory")
+def test_importing_has_its_own_process(tmp_path: Path) -> None:
     importing.write_files(Uniform(20_000, 100_000), tmp_path, string_ids=True)
     seconds, peak, arrays = in_fresh_process(importing.read_files, "dynagat", tmp_path)
     assert seconds > 0
     assert arrays < peak < 20 * arrays
 
 
-def test_what_stops_one_reader_is_told_and_the_others_go_on(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_if_one_reader_fails_the_others_are_measured(monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(name: str, folder: Path) -> tuple[float, int, int]:
         if name == "pandas":
             raise CannotRun("no pandas")
         return 1.0, 30, 10
 
-    monkeypatch.setattr(importing, "in_fresh_process", lambda _, *given: fail(*given))
+    monkeypatch.setattr(importing, "in_fresh_process", lambda _, *arguments: fail(*arguments))
     entry = measure(tiny("import"))
     assert entry.find("pandas", "seconds").reason == "no pandas"
     assert entry.median("dynagat", "peak over arrays") == 3
@@ -208,7 +206,7 @@ def test_what_stops_one_reader_is_told_and_the_others_go_on(
 def test_training_is_measured_with_the_code_of_the_benchmark(
     name: str, graph: Products, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(training, "in_fresh_process", lambda call, *given: call(*given))
+    monkeypatch.setattr(training, "in_fresh_process", lambda call, *arguments: call(*arguments))
     entry = measure(tiny("training", graph=graph, benchmark=name, heads=8))
     steps = entry.find("dynagat", "step")
     assert ONCE.fewest <= len(steps.values) <= ONCE.most
@@ -220,7 +218,7 @@ def test_training_is_measured_with_the_code_of_the_benchmark(
 
 
 def test_training_needs_enough_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(training, "available_bytes", lambda: 1_000.0)
+    monkeypatch.setattr(isolation, "available_bytes", lambda: 1_000.0)
     entry = measure(tiny("training", benchmark="ogbn-products"))
     assert "needs about" in entry.find("dynagat", "step").reason
 
@@ -239,27 +237,27 @@ def test_training_data_have_the_widths_and_the_split_of_the_real_dataset(name: s
         assert np.array_equal(array, same)
 
 
-def test_a_case_without_batches_is_described_as_before_there_were_any() -> None:
+def test_fields_added_later_are_left_out_of_a_description_at_their_default() -> None:
     assert "batch_size" not in tiny().describe()
     assert tiny("sampling", batch_size=9).describe()["batch_size"] == 9
 
 
 @pytest.mark.native
-def test_the_floor_is_measured_beside_the_op() -> None:
+def test_the_op_is_compared_with_the_gather_floor() -> None:
     entry = measure(tiny("floor", huge_pages=True))
     assert entry.ratio("dynagat", "floor", "attention") > 0
 
 
-@pytest.mark.skipif(not os.access(RESET, os.W_OK), reason="the kernel can't begin a new peak")
-def test_memory_is_that_of_a_process_of_its_own() -> None:
+@pytest.mark.skipif(not os.access(RESET, os.W_OK), reason="the kernel cannot reset the peak memory")
+def test_memory_is_measured_in_a_fresh_process() -> None:
     case = tiny("memory", graph=Uniform(20_000, 80_000), heads=8, channels=32)
-    table = 20_000 * 8 * 32 * 4  # bytes of query, key, out and their gradients, each
+    table = 20_000 * 8 * 32 * 4  # bytes of each of query, key, out and their gradients
     peak, kept = in_fresh_process(memory_of_steps, case, "dynagat")
     assert 3 * table < peak < 20 * table
-    assert 0 <= kept <= peak + 2**20  # Linux adds up pages thread by thread, a little late
+    assert 0 <= kept <= peak + 2**20  # Linux counts pages per thread, with a small delay
 
 
-def test_contenders_take_turns_however_often_each_runs() -> None:
+def test_contenders_take_turns_even_if_their_counts_differ() -> None:
     assert alternation({"a": 2, "b": 2}) == ["a", "b", "a", "b"]
     assert alternation({"a": 1, "b": 3}) == ["b", "a", "b", "b"]
 
@@ -269,7 +267,7 @@ def test_slow_steps_are_repeated_less_often() -> None:
     assert [repetitions(seconds, effort) for seconds in (30, 2, 0.01)] == [3, 5, 15]
 
 
-def test_a_time_limit_ends_what_takes_longer() -> None:
+def test_a_time_limit_stops_code_that_takes_longer() -> None:
     with pytest.raises(OutOfTime, match="longer than"), time_limit(0.05):
         time.sleep(5)
     with pytest.raises(OutOfTime, match="longer than"), time_limit(0.05), suppress(OutOfTime):
@@ -278,8 +276,8 @@ def test_a_time_limit_ends_what_takes_longer() -> None:
         pass
 
 
-def test_too_little_memory_is_a_reason(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(start.__globals__, "available_bytes", lambda: 1_000.0)
+def test_a_contender_needs_enough_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(isolation, "available_bytes", lambda: 1_000.0)
     case = tiny()
     with pytest.raises(CannotRun, match="needs about") as error:
         start("pyg", case, draw_inputs(case))
@@ -290,25 +288,25 @@ def test_too_little_memory_is_a_reason(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("sizes", [FULL, QUICK], ids=["full", "quick"])
-def test_cases_have_names_of_their_own_and_serve_every_goal(sizes) -> None:
+def test_case_names_are_unique_and_every_goal_has_cases(sizes) -> None:
     cases = make_cases(sizes)
     assert len({case.name for case in cases}) == len(cases)
     assert {goal.group for goal in GOALS} <= {case.group for case in cases}
 
 
-def test_only_takes_names_and_groups_and_lists_them_if_unknown() -> None:
+def test_only_takes_names_and_groups_and_an_error_lists_them() -> None:
     cases = make_cases(QUICK)
     assert {case.group for case in choose(cases, ["floor"])} == {"floor"}
     assert [case.name for case in choose(cases, ["gatv2-8x8"])] == ["gatv2-8x8"]
-    with pytest.raises(ValueError, match=r"gatv2-8x8.*not 'gatv3'"):
+    with pytest.raises(ValueError, match=r"gatv2-8x8.*but is 'gatv3'"):
         choose(cases, ["gatv3"])
 
 
-# Records, made up
+# Records
 
 
-def made_up() -> Ledger:
-    """Every full case: contenders in the order of their seconds, DGL missing."""
+def fake_ledger() -> Ledger:
+    """Invented records of every full case; DGL is missing."""
     entries = []
     for case in make_cases(FULL):
         seconds = {"pyg": 20.0, "compiled": 8.0, "dynagat": 1.0, "floor": 0.8, "even": 0.9}
@@ -331,33 +329,33 @@ def made_up() -> Ledger:
             extra = {"steps per epoch": 769.0, "epoch": 769.0, "evaluation": 90.0}
             extra["process memory"] = 12.5e9
             records += [Record("dynagat", name, (value,)) for name, value in extra.items()]
-        records.append(Record("dgl", quantity, reason="not importable: none"))
+        records.append(Record("dgl", quantity, reason="not installed"))
         sizes = case.graph.num_nodes, case.graph.num_edges
         entries.append(Entry(case.describe(), *sizes, 1.0, tuple(records)))
-    session = dict.fromkeys(("CPU", "threads", "torch", "PyG", "DGL", "commit"), "made up")
+    session = dict.fromkeys(("CPU", "threads", "torch", "PyG", "DGL", "commit"), "invented")
     return Ledger((session,), tuple(entries))
 
 
-def test_records_come_back_from_the_file_as_they_went(tmp_path: Path) -> None:
+def test_records_are_read_back_as_written(tmp_path: Path) -> None:
     path = tmp_path / "some" / "records.json"
-    ledger = made_up()
+    ledger = fake_ledger()
     write_ledger(ledger, path)
     assert read_ledger(path) == ledger
     assert [file.name for file in path.parent.iterdir()] == ["records.json"]
 
 
-def test_what_is_in_the_file_is_not_measured_again_unless_the_case_changed() -> None:
-    ledger, case = made_up(), make_cases(FULL)[0]
+def test_a_case_is_measured_again_only_if_it_changed_or_failed() -> None:
+    ledger, case = fake_ledger(), make_cases(FULL)[0]
     assert ledger.has(case.describe())
     assert not ledger.has(replace(case, in_dim=64).describe())
-    lost = replace(ledger.entries[0], records=(Record("all", "step", reason="died"),))
-    assert not ledger.with_entry(lost).has(case.describe())
+    failed = replace(ledger.entries[0], records=(Record("all", "step", reason="died"),))
+    assert not ledger.with_entry(failed).has(case.describe())
 
 
 def test_sessions_without_entries_are_dropped() -> None:
-    ledger = made_up().with_session({"CPU": "another"})
+    ledger = fake_ledger().with_session({"CPU": "another"})
     names = [entry.name for entry in ledger.entries]
-    assert ledger.only(names) == made_up()
+    assert ledger.only(names) == fake_ledger()
     entry = replace(ledger.entries[1], session=1)
     kept = ledger.with_entry(entry).only([entry.name])
     assert (kept.sessions, kept.entries[0].session) == (({"CPU": "another"},), 0)
@@ -368,8 +366,8 @@ def test_the_geometric_mean_is_the_root_of_the_product() -> None:
     assert geometric_mean([3.0]) == pytest.approx(3.0)
 
 
-def test_goals_are_judged_by_medians_and_only_if_every_case_has_both_contenders() -> None:
-    ledger = made_up()
+def test_a_goal_compares_medians_and_needs_both_contenders_in_every_case() -> None:
+    ledger = fake_ledger()
     eager = GOALS[0]
     assert eager.measured(ledger) == pytest.approx(20.0)
     assert eager.is_met(ledger)
@@ -379,33 +377,33 @@ def test_goals_are_judged_by_medians_and_only_if_every_case_has_both_contenders(
     assert eager.measured(Ledger()) is None
 
 
-def test_the_page_shows_goals_numbers_and_who_is_missing() -> None:
-    page = render(made_up(), "picture.svg")
-    assert "| PyG eager over dynagat, geometric mean | ≥ 16× | 20.0× | yes |" in page
-    assert "| PyG compiled over dynagat, geometric mean | ≥ 10× | 8.00× | **no** |" in page
-    assert "| the best peer's time per edge over ours, lowest | ≥ 1× | 1.50× | yes |" in page
-    assert "| time, longest | ≤ 30 s | 12.0 s | yes |" in page
-    assert "| peak memory over the arrays made, highest | ≤ 3× | 2.50× | yes |" in page
+def test_the_page_shows_goals_numbers_and_missing_contenders() -> None:
+    page = render(fake_ledger(), "figure.svg")
+    assert "| PyG eager / dynagat, geometric mean | ≥ 16× | 20.0× | yes |" in page
+    assert "| PyG compiled / dynagat, geometric mean | ≥ 10× | 8.00× | **no** |" in page
+    assert "| time per edge, best peer / dynagat, lowest | ≥ 1× | 1.50× | yes |" in page
+    assert "| time, highest | ≤ 30 s | 12.0 s | yes |" in page
+    assert "| peak memory / size of the arrays, highest | ≤ 3× | 2.50× | yes |" in page
     assert "| import-names, pandas | 1,000,000 | 5,000,000 | 7.0 (6.3–10.5) |" in page
     assert "20,000 (18,000–30,000)" in page
     sizes = "| ogbn-products | 2,449,029 | 123,718,280 |"
     assert f"{sizes} 1,000 (900–1,500) | 769 | 769 | 90.0 | 12,500 |" in page
     assert "DGL is missing in gatv2-8x32, gatv2-8x8" in page
-    assert "made up" in page
+    assert "invented" in page
     assert "Not measured yet" not in page
-    assert "Not measured yet: gatv2-8x8" in render(made_up().only(["gatv2-8x32"]))
+    assert "Not measured yet: gatv2-8x8" in render(fake_ledger().only(["gatv2-8x32"]))
 
 
-def test_the_readme_table_comes_from_the_same_records() -> None:
-    table = render_readme(made_up())
+def test_the_readme_table_is_computed_from_the_same_records() -> None:
+    table = render_readme(fake_ledger())
     assert "| 8×32, time of a step | 20,000 ms | 8,000 ms | – | 1,000 ms | 20.0× | 8.00× |" in table
     assert "169,343 nodes, 2,484,941 edges" in table
 
 
-def test_the_report_and_its_picture_are_written_beside_the_records(tmp_path: Path) -> None:
+def test_the_report_and_its_figure_are_written_next_to_the_records(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     path = tmp_path / "records.json"
-    write_ledger(made_up(), path)
+    write_ledger(fake_ledger(), path)
     main(["--report", "--json", str(path)])
     assert "](records.svg)" in path.with_suffix(".md").read_text()
     first = path.with_suffix(".svg").read_bytes()
@@ -413,10 +411,16 @@ def test_the_report_and_its_picture_are_written_beside_the_records(tmp_path: Pat
     assert path.with_suffix(".svg").read_bytes() == first
 
 
+def test_the_committed_page_is_computed_from_the_committed_records() -> None:
+    page = render(read_ledger(FULL_PATH), "performance.svg")
+    message = "docs/performance.md is out of date: run `python -m bench --report`"
+    assert page == FULL_PATH.with_suffix(".md").read_text(), message
+
+
 # The demo
 
 
-def test_the_demo_takes_a_smaller_graph_where_memory_is_short() -> None:
+def test_the_demo_uses_a_smaller_graph_if_memory_is_short() -> None:
     assert fit_to_memory(PowerLaw(), 64e9) == PowerLaw()
     small = fit_to_memory(PowerLaw(), 1e9)
     assert 10_000 < small.num_nodes < 100_000
@@ -424,12 +428,12 @@ def test_the_demo_takes_a_smaller_graph_where_memory_is_short() -> None:
 
 
 def test_the_demo_prints_times_memory_and_differences() -> None:
-    ledger = made_up()
+    ledger = fake_ledger()
     layers, memory, build = (ledger.group(name)[0] for name in ("layers", "memory", "build"))
     extra = [Record("dynagat", f"{what} against pyg", (1e-6,)) for what in ("output", "gradients")]
     table = render_demo(replace(layers, records=(*layers.records, *extra)), memory, build)
     assert "training step, ms" in table
     assert "20.0×" in table
     assert "output 1.0e-06, gradients 1.0e-06" in table
-    with pytest.raises(CannotRun, match="output against pyg of dynagat"):
+    with pytest.raises(CannotRun, match="'output against pyg' of dynagat is missing"):
         render_demo(layers, memory, build)
