@@ -108,6 +108,7 @@ def compiler_cache() -> Iterator[None]:
 def headline(entry: Entry) -> str:
     """The medians of a case, as one line of progress."""
     quantities = ("step", "attention", "build", "memory", "edge", "seconds")
+    quantities += ("evaluation", "process memory")
     parts = []
     for record in entry.records:
         if record.reason:
@@ -118,11 +119,11 @@ def headline(entry: Entry) -> str:
 
 
 def _median_text(record: Record) -> str:
-    if record.quantity == "memory":
+    if record.quantity.endswith("memory"):
         return f"{record.median / 1e6:.0f} MB"
     if record.quantity == "edge":
         return f"{1e-6 / record.median:.1f} million edges/s"
-    if record.quantity == "seconds":
+    if record.quantity in ("seconds", "evaluation"):
         return f"{record.median:.1f} s"
     return f"{record.median * 1e3:.1f} ms"
 

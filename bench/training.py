@@ -33,7 +33,7 @@ from dynagat.training import Schedule, Task, fit
 WARM_UP = 3  # steps that are not recorded
 EDGE_FEATURES = {"ogbn-proteins": 8}
 MULTILABEL = ("ogbn-proteins",)
-BYTES_PER_EDGE = 130  # peak memory of the training process, about
+BYTES_PER_EDGE = 110  # peak memory of the training process; measured: 105 for ogbn-products
 
 
 @dataclass(frozen=True)
