@@ -8,7 +8,7 @@ ifneq ($(wildcard ../shared/data),)
 export DYNAGAT_DATA ?= $(abspath ../shared/data)
 endif
 
-.PHONY: demo demo-speed test check bench bench-quick sanitize docs chromium format clean
+.PHONY: demo demo-speed test check bench bench-quick sanitize docs site chromium format clean
 
 # GATv2, GAT with 1 and 8 heads and DPGAT on DictionaryLookup; the page is demo/index.html.
 demo: $(VENV)/suite
@@ -47,6 +47,10 @@ sanitize: $(VENV)/test
 # The pages of docs/results, from the committed records.
 docs: $(VENV)/suite
 	$(BIN)/dynagat report $(foreach file,$(wildcard results/*.jsonl),--records $(file)) --out docs/results
+
+# The documentation as a web site, with the API reference: site/index.html.
+site: $(VENV)/docs
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
 
 # The browser in which the tests click through the page.
 chromium:
