@@ -2,6 +2,7 @@
 
 import ast
 import os
+import re
 import subprocess
 import sys
 import warnings
@@ -71,17 +72,39 @@ def test_an_unknown_setting_is_an_error(name, known):
     assert f"{name} must be one of {known}, but is 'fast'" in done.stderr
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/microscope.md", "docs/own-graph.md"])
+def python_blocks(page):
+    """The code of each ```python or ```py block of a Markdown page, with its line numbers."""
+    text = page.read_text()
+    for block in re.finditer(r"^```(?:python|py)\b.*\n((?:.*\n)*?)^```$", text, re.MULTILINE):
+        yield "\n" * text.count("\n", 0, block.start(1)) + block[1]
+
+
+PAGES = [ROOT / "README.md", *sorted(ROOT.glob("docs/**/*.md"))]
+PAGES = [page for page in PAGES if any(python_blocks(page))]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_the_examples_in_the_documentation_run(page):
-    """Every Python block of a page, one after the other, in one namespace."""
-    text = (ROOT / page).read_text()
-    blocks = [part.split("```")[0] for part in text.split("```python\n")[1:]]
-    assert blocks
+    """All Python blocks of a page are executed in order, in one namespace."""
     namespace = {}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        for block in blocks:
+        for block in python_blocks(page):
             exec(compile(block, page, "exec"), namespace)
+
+
+def test_pages_with_examples_are_found():
+    names = {page.name for page in PAGES}
+    assert {"README.md", "layers.md", "microscope.md", "own-graph.md"} <= names
+
+
+@pytest.mark.parametrize("fence", ["python", "py"])
+def test_blocks_of_both_fences_are_found(fence, tmp_path):
+    page = tmp_path / "page.md"
+    page.write_text(
+        f"Text.\n\n```{fence}\nx = 1\n```\n\n```sh\nls\n```\n\n```{fence}\ny = 2\n```\n"
+    )
+    assert [block.strip() for block in python_blocks(page)] == ["x = 1", "y = 2"]
 
 
 def test_the_example_of_a_pyg_model_runs():
