@@ -7,7 +7,6 @@ A comment after a field of a class is shown in the class's list of attributes:
 and a `*` that stands for batch axes, as in [*, N, C], is not taken for emphasis.
 """
 
-import ast
 import io
 import re
 import tokenize
@@ -17,7 +16,7 @@ from griffe import Class, Docstring, Extension, Object
 
 
 class Docstrings(Extension):
-    def on_class_members(self, *, node: ast.AST, cls: Class, **_: Any) -> None:
+    def on_class_members(self, *, cls: Class, **_: Any) -> None:
         fields = [field for field in cls.attributes.values() if field.annotation]
         comments = {field.name: _comment(field.source) for field in fields if not field.docstring}
         lines = [f"    {name}: {comment}" for name, comment in comments.items() if comment]
@@ -25,7 +24,7 @@ class Docstrings(Extension):
             text = "\n".join([cls.docstring.value, "", "Attributes:", *lines])
             cls.docstring = Docstring(text, parser=cls.docstring.parser, parent=cls)
 
-    def on_instance(self, *, node: ast.AST, obj: Object, **_: Any) -> None:
+    def on_instance(self, *, obj: Object, **_: Any) -> None:
         if obj.docstring:
             obj.docstring.value = re.sub(r"(\[|, )\*(?=[,\]])", r"\1\\*", obj.docstring.value)
 
