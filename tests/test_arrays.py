@@ -18,6 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
+from dynagat import files
 from dynagat.data import arrays as folders
 from dynagat.data.arrays import FolderError, check_folder, read_folder, write_folder
 from dynagat.data.texts import Texts
@@ -188,9 +189,9 @@ def test_another_kind_another_version_and_no_folder_are_told(tmp_path):
 
 def test_two_folders_change_names_in_one_step(tmp_path):
     one, other = write(tmp_path / "one", {"a": np.arange(1)}), write(tmp_path / "other")
-    assert folders._exchange(one, other)
+    assert files.exchange(one, other)
     assert len(read_folder(other, "test")[0]["a"]) == 1
-    assert not folders._exchange(one, tmp_path / "nothing")
+    assert not files.exchange(one, tmp_path / "nothing")
 
 
 def test_only_a_folder_of_arrays_may_be_replaced(tmp_path):
@@ -261,7 +262,7 @@ def test_no_room_while_the_list_is_written_leaves_nothing(tmp_path, monkeypatch)
     def full(*_):
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(folders, "_flush", full)
+    monkeypatch.setattr(files, "flush", full)
     with pytest.raises(OSError, match="No space left") as caught:
         write(tmp_path / "f")
     assert caught.value.filename == str(tmp_path / "f")
@@ -347,7 +348,7 @@ def test_readers_of_a_folder_that_is_replaced_see_one_of_the_two(tmp_path, monke
     """Whether or not the system can let two folders change names in one step."""
     monkeypatch.setattr(folders, "RETRIES", 200)
     if not at_once:
-        monkeypatch.setattr(folders, "_exchange", lambda *_: False)
+        monkeypatch.setattr(files, "exchange", lambda *_: False)
     write(tmp_path / "f", {"a": np.full(3000, 0), "b": np.full(3000, 0)})
     context = multiprocessing.get_context("fork")
     stop = context.Event()

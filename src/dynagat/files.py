@@ -1,17 +1,26 @@
-"""Files that are written as a whole or not at all, and their checksums and locks."""
+"""Files and folders that are written as a whole or not at all; checksums and locks.
+
+Writers fill a temporary file or folder next to the final path, flush it to disk and rename it.
+Readers see the old content or the new one, never a part of it, even if a writer is killed.
+"""
 
 from __future__ import annotations
 
+import ctypes
 import fcntl
 import hashlib
 import os
+import shutil
 import tempfile
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 BLOCK = 1 << 22  # bytes read at a time
+WRITING = ".writing"  # file in a temporary folder, locked by its writer
+ABANDONED_SECONDS = 3600.0  # a temporary folder without this file is removed after this time
 
 
 def write_text(path: Path, text: str) -> None:
@@ -20,26 +29,75 @@ def write_text(path: Path, text: str) -> None:
 
 
 def write_through(path: Path, write: Callable[[Path], object]) -> None:
-    """Let `write` fill a temporary file beside `path`, then rename it to `path`.
-
-    Readers see the old file or the new one, never a part. If `write` fails, `path` stays as it was
-    and nothing is left behind.
-    """
-    temporary = None
-    try:
+    """Let `write` fill a temporary file next to `path`, then rename it to `path`."""
+    with _rename_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        handle, name = tempfile.mkstemp(dir=path.parent, prefix=_prefix(path))
         os.close(handle)
-        temporary = Path(name)
-        write(temporary)
-        os.chmod(temporary, 0o644)  # mkstemp makes files that only the owner can read
-        os.replace(temporary, path)
-    except OSError as error:  # name the file that the caller asked for
-        raise OSError(error.errno, error.strerror, str(path)) from None
+    temporary = Path(name)
+    try:
+        with _rename_errors(path, temporary):
+            write(temporary)
+            os.chmod(temporary, 0o644)  # mkstemp creates files that only the owner can read
+            flush(temporary)
+            os.replace(temporary, path)
     finally:
-        if temporary is not None:
-            with suppress(OSError):
-                temporary.unlink()
+        with suppress(OSError):
+            temporary.unlink()
+
+
+@contextmanager
+def new_folder(path: Path, check: Callable[[], object] = lambda: None) -> Iterator[Path]:
+    """Yield a temporary folder that is renamed to `path` when the block ends without an error.
+
+    A folder that has this name already is replaced, in one step where the system supports it.
+    `check` can refuse by raising an error. It is called at the start and again right before the
+    renaming, while no other process can write a folder next to `path`.
+    """
+    with _rename_errors(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        check()
+        with locked(path.parent):
+            _remove_abandoned(path)
+            folder = _temporary_folder(path)
+            writing = open(folder / WRITING, "w")  # noqa: SIM115  (locked until the end)
+            lock(writing)
+    try:
+        with _rename_errors(path, folder):
+            yield folder
+            for each in [*folder.rglob("*"), folder]:
+                flush(each)
+            os.chmod(folder, 0o755)  # mkdtemp creates folders that only the owner can read
+            (folder / WRITING).unlink()
+            with locked(path.parent):
+                check()
+                _rename(folder, path)
+            flush(path.parent)
+    finally:
+        writing.close()
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def remove_folder(path: Path) -> None:
+    """Remove a folder under another name, so that nobody sees a part of it."""
+    with _rename_errors(path):
+        aside = _temporary_folder(path)
+        os.rename(path, aside)  # replaces the empty folder
+        shutil.rmtree(aside)
+
+
+def is_being_written(path: Path) -> bool:
+    """Whether a temporary file or folder for this path exists."""
+    return any(path.absolute().parent.glob(f"{_prefix(path)}*"))
+
+
+def flush(path: Path) -> None:
+    """Wait until a file or folder is on disk (fsync)."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
 
 
 def checksum(path: Path | str) -> str:
@@ -68,3 +126,57 @@ def locked(path: Path) -> Iterator[None]:
         yield
     finally:
         os.close(handle)
+
+
+def exchange(one: Path, other: Path) -> bool:
+    """Swap the names of two folders in one step; False if the system can't."""
+    rename = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
+    if rename is None:
+        return False
+    here, flag = -100, 2  # AT_FDCWD, RENAME_EXCHANGE
+    return rename(here, os.fsencode(one), here, os.fsencode(other), flag) == 0
+
+
+def _prefix(path: Path) -> str:
+    return f".{path.name}."
+
+
+def _temporary_folder(path: Path) -> Path:
+    return Path(tempfile.mkdtemp(dir=path.parent, prefix=_prefix(path)))
+
+
+def _rename(folder: Path, path: Path) -> None:
+    """Rename the folder to `path`; a folder that was there gets the temporary name."""
+    if not path.exists():
+        os.rename(folder, path)
+    elif not exchange(folder, path):
+        aside = _temporary_folder(path)
+        os.rename(path, aside)  # replaces the empty folder
+        os.rename(folder, path)
+        os.rename(aside, folder)
+
+
+def _remove_abandoned(path: Path) -> None:
+    """Remove temporary folders of killed writers; running writers hold the lock of theirs."""
+    for marker in path.parent.glob(f"{_prefix(path)}*/{WRITING}"):
+        with suppress(OSError), open(marker) as file:
+            lock(file, wait=False)
+            shutil.rmtree(marker.parent, ignore_errors=True)
+    for folder in path.parent.glob(f"{_prefix(path)}*/"):  # killed before or after the lock
+        with suppress(OSError):
+            is_old = time.time() - folder.stat().st_mtime > ABANDONED_SECONDS
+            if is_old and not (folder / WRITING).exists():
+                shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextmanager
+def _rename_errors(path: Path, temporary: Path | None = None) -> Iterator[None]:
+    """Let system errors name `path` instead of the temporary one, which the user does not know."""
+    try:
+        yield
+    except OSError as error:
+        named = Path(str(error.filename)) if error.filename else None
+        is_ours = named is None or temporary is None or temporary in (named, *named.parents)
+        if error.errno is None or not is_ours:
+            raise
+        raise OSError(error.errno, error.strerror, str(path)) from None

@@ -7,15 +7,11 @@ share one copy, and a folder may be larger than memory. Nothing in it is ever un
 
 from __future__ import annotations
 
-import ctypes
-import fcntl
 import hashlib
 import json
 import mmap
 import os
-import shutil
 import sys
-import tempfile
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -25,9 +21,11 @@ from typing import IO, Any
 
 import numpy as np
 
+from dynagat import files
 from dynagat.data.texts import Texts
+from dynagat.files import checksum, is_being_written, new_folder
 
-LIST, LOCK = "arrays.json", ".writing"
+LIST = "arrays.json"
 VERSION = 1
 KINDS = "biuf"  # booleans, integers, floats
 VERIFIED_BYTES = 1 << 30  # up to which a folder's checksums are looked at whenever it is opened
@@ -38,7 +36,6 @@ READ_AND_WRITE = mmap.PROT_READ | mmap.PROT_WRITE
 NO_RESERVE = getattr(mmap, "MAP_NORESERVE", 0x4000 if sys.platform == "linux" else 0)
 OWN_COPY = mmap.MAP_PRIVATE | NO_RESERVE
 RETRIES = 20  # of a reader whose folder is replaced while it looks
-OLD = 3600.0  # seconds after which what has no lock has no writer
 
 
 class FolderError(ValueError):
@@ -116,13 +113,11 @@ class Writer:
     def finish(self, kind: str) -> None:
         for growing in self._growing:
             growing.finish()
-        files = sorted(self.folder.rglob("*.npy"))
-        listed = {str(path.relative_to(self.folder)): _entry(path) for path in files}
+        paths = sorted(self.folder.rglob("*.npy"))
+        listed = {str(path.relative_to(self.folder)): _entry(path) for path in paths}
         told = {"kind": kind, "version": VERSION, "arrays": listed, "about": self.about}
         text = json.dumps({**told, "sha256": _list_sum(told)}, indent=1, allow_nan=False)
         (self.folder / LIST).write_text(text, encoding="utf-8")
-        for path in [*files, self.folder / LIST, self.folder]:
-            _flush(path)
 
     def close(self) -> None:
         for growing in self._growing:
@@ -141,34 +136,22 @@ class Writer:
 
 @contextmanager
 def write_folder(path: Path | str, kind: str, *, replace: bool = False) -> Iterator[Writer]:
-    """A folder that is there when the block ends, and is not if it fails.
+    """Write a folder that exists when the block ends, and does not if the block fails.
 
     Args:
-        path: where; the folders above are made.
-        kind: what the arrays are, which a reader asks for: "graph".
-        replace: whether a folder of this kind may be there already; it goes when the new one comes.
+        path: of the folder; missing parent folders are created.
+        kind: what the arrays are, for example "graph"; `read_folder` checks it.
+        replace: whether to replace an existing folder of arrays. The old one stays until the new
+            one is complete.
     """
     path = Path(os.path.abspath(path))
-    with _told(path):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        _check_free(path, kind, replace)
-        with _alone(path.parent):  # nobody clears up what is not locked yet
-            _clear_remains(path)
-            folder = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}."))
-            lock = open(folder / LOCK, "w")  # noqa: SIM115  (held until the folder has its name)
-            fcntl.flock(lock, fcntl.LOCK_EX)
-    writer = Writer(folder)
-    try:
-        with _told(path, folder):
+    with new_folder(path, lambda: _check_free(path, kind, replace)) as folder:
+        writer = Writer(folder)
+        try:
             yield writer
             writer.finish(kind)
-            os.chmod(folder, 0o755)  # mkdtemp's are the owner's alone
-            (folder / LOCK).unlink()
-            _rename(folder, path, kind, replace)
-    finally:
-        writer.close()
-        lock.close()
-        shutil.rmtree(folder, ignore_errors=True)
+        finally:
+            writer.close()
 
 
 def read_folder(
@@ -188,7 +171,7 @@ def read_folder(
                 return found
         except (FolderError, FileNotFoundError):
             after = _identity(path)
-            if before == after and (after is not None or not _has_writer(path)):
+            if before == after and (after is not None or not is_being_written(path)):
                 raise
         time.sleep(0.01)  # it was replaced under our eyes, or is about to be there again
     return _read(path, kind, verify)
@@ -209,19 +192,16 @@ def check_folder(path: Path | str, kind: str) -> None:
     path = Path(path)
     for name, entry in _read_list(path, kind)["arrays"].items():
         _map(path, name, entry)  # first, for it tells more
-        if _sum(path / name) != entry["sha256"]:
+        if checksum(path / name) != entry["sha256"]:
             raise FolderError(f"{path / name} was altered: its checksum is not the one of {LIST}")
 
 
 def remove_folder(path: Path | str) -> None:
-    """Take a folder of arrays away, at once for who looks for it; readers keep what they opened."""
+    """Remove a folder of arrays; processes that have opened it keep their arrays."""
     path = Path(os.path.abspath(path))
     if not (path / LIST).is_file():
         raise FolderError(f"{path} is no folder of arrays: it has no {LIST}")
-    with _told(path):
-        aside = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}."))
-        os.rename(path, aside)  # onto an empty folder
-        shutil.rmtree(aside)
+    files.remove_folder(path)
 
 
 def fingerprint(path: Path | str) -> str:
@@ -238,10 +218,6 @@ def _identity(path: Path) -> tuple[int, int] | None:
         now = path.stat()
         return now.st_ino, now.st_mtime_ns
     return None
-
-
-def _has_writer(path: Path) -> bool:
-    return any(path.absolute().parent.glob(f".{path.name}.*"))
 
 
 def _list_sum(told: Mapping[str, Any]) -> str:
@@ -303,15 +279,7 @@ def _entry(path: Path) -> dict[str, Any]:
         read = {(1, 0): np.lib.format.read_array_header_1_0}[version]
         shape, _, dtype = read(file)
     size = path.stat().st_size
-    return {"dtype": dtype.str, "shape": list(shape), "bytes": size, "sha256": _sum(path)}
-
-
-def _sum(path: Path) -> str:
-    digest, block = hashlib.sha256(), bytearray(BLOCK)
-    with open(path, "rb", buffering=0) as file:
-        while count := file.readinto(block):
-            digest.update(memoryview(block)[:count])
-    return digest.hexdigest()
+    return {"dtype": dtype.str, "shape": list(shape), "bytes": size, "sha256": checksum(path)}
 
 
 def _header(dtype: np.dtype, shape: tuple[int, ...]) -> bytes:
@@ -323,14 +291,6 @@ def _header(dtype: np.dtype, shape: tuple[int, ...]) -> bytes:
     return start + text + b" " * (length - len(text) - 1) + b"\n"
 
 
-def _flush(path: Path) -> None:
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
-
-
 def _check_free(path: Path, kind: str, replace: bool) -> None:
     """Whether a folder may be written here: never over anything but a folder of the same kind."""
     if not path.exists():
@@ -339,61 +299,3 @@ def _check_free(path: Path, kind: str, replace: bool) -> None:
         raise FolderError(f"{path} exists already")
     if not path.is_dir() or (any(path.iterdir()) and not (path / LIST).exists()):
         raise FolderError(f"{path} exists already, and is no {kind} folder that may be replaced")
-
-
-def _rename(folder: Path, path: Path, kind: str, replace: bool) -> None:
-    """Give the folder its name; what had it before gets the folder's, and goes with it."""
-    with _alone(path.parent):
-        _check_free(path, kind, replace)
-        if not path.exists():
-            os.rename(folder, path)
-        elif not _exchange(folder, path):
-            aside = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}."))
-            os.rename(path, aside)  # onto an empty folder
-            os.rename(folder, path)
-            os.rename(aside, folder)
-    _flush(path.parent)
-
-
-def _exchange(one: Path, other: Path) -> bool:
-    """Let two folders change names in one step, if the system can: readers find either."""
-    rename = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
-    if rename is None:
-        return False
-    here, exchange = -100, 2  # AT_FDCWD, RENAME_EXCHANGE
-    return rename(here, os.fsencode(one), here, os.fsencode(other), exchange) == 0
-
-
-@contextmanager
-def _alone(parent: Path) -> Iterator[None]:
-    """One writer at a time; the lock goes with the process, however it ends."""
-    handle = os.open(parent, os.O_RDONLY)
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(handle)
-
-
-def _clear_remains(path: Path) -> None:
-    """Remove what killed writers of this folder left; the living hold their lock."""
-    for remains in path.parent.glob(f".{path.name}.*/{LOCK}"):
-        with suppress(OSError), open(remains) as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            shutil.rmtree(remains.parent, ignore_errors=True)
-    for remains in path.parent.glob(f".{path.name}.*/"):  # of one killed beside its lock
-        with suppress(OSError):
-            is_old = time.time() - remains.stat().st_mtime > OLD
-            if is_old and not (remains / LOCK).exists():
-                shutil.rmtree(remains, ignore_errors=True)
-
-
-@contextmanager
-def _told(path: Path, folder: Path | None = None) -> Iterator[None]:
-    """Trouble of the system, told of the folder that was asked for and not of the temporary one."""
-    try:
-        yield
-    except OSError as error:
-        named = Path(str(error.filename)) if error.filename else path
-        inside = folder is not None and folder in [named, *named.parents]
-        raise OSError(error.errno, error.strerror, str(path if inside else named)) from None

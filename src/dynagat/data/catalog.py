@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import csv
 import importlib.util
-import os
-import shutil
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -18,11 +16,12 @@ from pathlib import Path
 import numpy as np
 
 from dynagat.data.arrays import FolderError
-from dynagat.data.download import Remote, Tell, alone, check_zip, download, unzip
+from dynagat.data.download import Remote, Tell, check_zip, download, unzip
 from dynagat.data.npz import read_npz
 from dynagat.data.ogb import SETS, check_counts, read_ogb
 from dynagat.data.planetoid import PARTS, read_planetoid
 from dynagat.data.store import GraphData, open_graph, raw_folders, stored_names
+from dynagat.files import locked
 
 Read = Callable[["Entry", Path, bool], GraphData]
 
@@ -91,8 +90,11 @@ def get(name: str, *, replace: bool = False, tell: Tell | None = None) -> GraphD
     if not replace and (name in stored_names() or entry.raw() is not None):
         return load(name)
     folder = raw_folders(entry.folder)[-1]
-    with alone(folder):
-        if replace or entry.raw() is None:  # what another process has got while we waited stays
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    lock_file = folder.with_name(f".{folder.name}.lock")
+    lock_file.touch()
+    with locked(lock_file):
+        if replace or entry.raw() is None:  # another process may have downloaded it meanwhile
             _fetch(entry, folder, tell)
     return entry.read(entry, folder, replace) if replace else load(name)
 
@@ -106,11 +108,7 @@ def _fetch(entry: Entry, folder: Path, tell: Tell | None) -> None:
     (remote,) = remotes
     inside = folder.with_name(f"{folder.name}.download")
     path = download(remote, inside, tell, lambda part: check_zip(part, entry.signs))
-    fresh = folder.with_name(f".{folder.name}.fresh")
-    shutil.rmtree(fresh, ignore_errors=True)
-    unzip(path, fresh)
-    shutil.rmtree(folder, ignore_errors=True)
-    os.rename(fresh, folder)
+    unzip(path, folder)
     path.unlink()
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
-import hashlib
 import http.client
 import json
 import os
@@ -13,11 +11,12 @@ import urllib.error
 import urllib.request
 import zipfile
 import zlib
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
+
+from dynagat.files import checksum, new_folder, write_text
 
 ATTEMPTS = 5  # in a row that bring nothing
 PAUSE = 1.0  # seconds before another attempt, times the failed ones
@@ -68,7 +67,7 @@ def download(
     try:
         if check is not None:
             check(part)
-        _check_sum(remote, _sum(part), folder)
+        _check_sum(remote, checksum(part), folder)
     except DownloadError:
         _forget(part)
         raise
@@ -135,7 +134,7 @@ def _check_sum(remote: Remote, found: str, folder: Path) -> None:
     seen = json.loads(record.read_text()) if record.exists() else {}
     known = remote.sha256 or seen.get(remote.url)
     if known is None:
-        record.write_text(json.dumps({**seen, remote.url: found}, indent=1))
+        write_text(record, json.dumps({**seen, remote.url: found}, indent=1))
     elif found != known:
         first = "" if remote.sha256 else f" as at the first download, told by {record}"
         told = f"must have the sha256 {known}{first}, but has {found}"
@@ -160,43 +159,35 @@ def check_zip(path: Path, needed: tuple[str, ...]) -> None:
 
 
 def unzip(path: Path, folder: Path) -> None:
-    """The zip's files into a folder that is not there yet; without the one folder they all lie in.
+    """Extract a zip file into a new folder, without the outer folder that all its files are in.
 
-    Each file's CRC is checked. A name that leads out of the folder is refused.
+    A folder that exists is replaced. Each file's CRC is checked. A name that would leave the
+    folder is refused.
     """
-    inside = folder.with_name(f".{folder.name}.unzipping")
-    shutil.rmtree(inside, ignore_errors=True)
     try:
-        with zipfile.ZipFile(path) as archive:
-            for member in archive.infolist():
-                _extract(archive, member, inside, path)
-        inner = list(inside.iterdir())
-        os.rename(inner[0] if len(inner) == 1 and inner[0].is_dir() else inside, folder)
+        with zipfile.ZipFile(path) as archive, new_folder(folder) as inside:
+            names = {member: _safe_name(member, path) for member in archive.infolist()}
+            outer = {name.parts[0] for name in names.values() if name.parts}
+            is_wrapped = len(outer) == 1 and all(
+                member.is_dir() or len(name.parts) > 1 for member, name in names.items()
+            )
+            for member, name in names.items():
+                target = inside.joinpath(*name.parts[is_wrapped:])
+                if member.is_dir():
+                    target.mkdir(parents=True, exist_ok=True)
+                else:
+                    target.parent.mkdir(parents=True, exist_ok=True)
+                    with archive.open(member) as packed, open(target, "wb") as file:
+                        shutil.copyfileobj(packed, file, BLOCK)
     except (zipfile.BadZipFile, zlib.error, EOFError) as error:
         raise DownloadError(f"{path} was cut short or altered: {error}") from None
-    finally:
-        shutil.rmtree(inside, ignore_errors=True)
 
 
-def _extract(archive: zipfile.ZipFile, member: zipfile.ZipInfo, folder: Path, source: Path) -> None:
+def _safe_name(member: zipfile.ZipInfo, source: Path) -> PurePosixPath:
     name = PurePosixPath(member.filename.replace("\\", "/"))
     if name.is_absolute() or ".." in name.parts or ":" in member.filename:
         raise DownloadError(f"{source} holds a file that would leave its folder: {name}")
-    if member.is_dir():
-        (folder / name).mkdir(parents=True, exist_ok=True)
-        return
-    (folder / name).parent.mkdir(parents=True, exist_ok=True)
-    with archive.open(member) as packed, open(folder / name, "wb") as file:
-        shutil.copyfileobj(packed, file, BLOCK)
-
-
-@contextmanager
-def alone(path: Path) -> Iterator[None]:
-    """Only one process at a time is in here for the same path; the others wait."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with open(path.with_name(f".{path.name}.lock"), "w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
+    return name
 
 
 def _size(path: Path) -> int:
@@ -210,11 +201,3 @@ def _tag_file(part: Path) -> Path:
 def _forget(part: Path) -> None:
     for path in (part, _tag_file(part)):
         path.unlink(missing_ok=True)
-
-
-def _sum(path: Path) -> str:
-    digest = hashlib.sha256()
-    with open(path, "rb") as file:
-        while block := file.read(BLOCK):
-            digest.update(block)
-    return digest.hexdigest()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -11,6 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from dynagat.files import write_through
 from dynagat.graph import Graph
 from dynagat.sampling.ahead import work_ahead
 from dynagat.sampling.batch import make_graph
@@ -119,17 +119,23 @@ def _collect(parts: Iterator[Tensor], num_rows: int, out: Rows | None) -> Rows:
 def _infer_to_file(
     layers: Sequence[Layer], x: Rows, rows: Neighbours, batch_size: int, path: Path, prefetch: int
 ) -> np.ndarray:
-    """In a folder beside the file, which gets its name when it is whole."""
+    """Keep the outputs of inner layers in a temporary folder next to the file."""
     if not path.parent.is_dir():
         raise FileNotFoundError(f"out is {path}, but there is no folder {path.parent}")
+
+    def write(file: Path) -> None:
+        _write(_outputs(layers[-1], x, rows, batch_size, prefetch), rows.num_nodes, file)
+
     with tempfile.TemporaryDirectory(prefix=f".{path.name}.", dir=path.parent) as folder:
-        places = [Path(folder) / f"{n}.npy" for n in range(len(layers))]
-        for n, layer in enumerate(layers):
-            _write(_outputs(layer, x, rows, batch_size, prefetch), rows.num_nodes, places[n])
-            x = np.load(places[n], mmap_mode="r")
-            if n:
-                places[n - 1].unlink()
-        os.replace(places[-1], path)
+        previous = None
+        for n, layer in enumerate(layers[:-1]):
+            file = Path(folder) / f"{n}.npy"
+            _write(_outputs(layer, x, rows, batch_size, prefetch), rows.num_nodes, file)
+            x = np.load(file, mmap_mode="r")
+            if previous is not None:
+                previous.unlink()
+            previous = file
+        write_through(path, write)
     return np.load(path, mmap_mode="r")
 
 
