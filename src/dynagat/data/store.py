@@ -15,43 +15,22 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
 
 from dynagat.data import arrays as folders
 from dynagat.data.arrays import Array, FolderError
+from dynagat.data.elements import EDGE, NODE, SPLITS, Edges, EdgeType, Nodes, tensor
+from dynagat.data.to_pyg import to_pyg
 from dynagat.graph import Graph
 
 if TYPE_CHECKING:
     from torch_geometric.data import Data, HeteroData
 
+__all__ = ["EDGE", "KIND", "NODE", "SPLITS", "EdgeType", "Edges", "GraphData", "Nodes"]
+__all__ += ["cache_folder", "check_name", "described", "find_folder", "flat", "open_graph"]
+__all__ += ["raw_folders", "store_folder", "stored_names", "tensor"]
+
 KIND = "graph"
-NODE = "node"  # the type of nodes, and EDGE that of edges, where there is but one
-SPLITS = ("train", "valid", "test")
 NAME = re.compile(r"[\w][\w.+-]*")
-
-EdgeType = tuple[str, str, str]  # key, relation, query: PyG's source, relation, target
-EDGE: EdgeType = (NODE, "to", NODE)
-
-
-@dataclass(frozen=True, eq=False)
-class Nodes:
-    """The nodes of one type. Each array has a row per node: x features, y targets, id names."""
-
-    count: int
-    arrays: Mapping[str, Array] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, eq=False)
-class Edges:
-    """The edges of one relation. Each array has a row per edge: attr features, weight, year."""
-
-    key_index: np.ndarray  # [E] int32 or int64: the neighbour that is attended to, PyG's source
-    query_index: np.ndarray  # [E]: the node that attends, PyG's target
-    arrays: Mapping[str, Array] = field(default_factory=dict)
-
-    @property
-    def count(self) -> int:
-        return len(self.key_index)
 
 
 @dataclass(frozen=True, eq=False)
@@ -158,9 +137,7 @@ class GraphData:
 
     def to_pyg(self) -> Data | HeteroData:
         """A PyG Data, or a HeteroData if there are several types; with masks of the split."""
-        from dynagat.data.pyg import to_pyg
-
-        return to_pyg(self)
+        return to_pyg(self.nodes, self.edges, self.split, self.node_type if self.split else NODE)
 
     def save(self, path: Path | str | None = None, *, replace: bool = False) -> GraphData:
         """Write it, by default under its name in the store; the stored graph."""
@@ -252,12 +229,6 @@ def check_name(name: str) -> str:
     if not NAME.fullmatch(name):
         raise ValueError(f"a graph's name must be letters, digits, . - + and _, but is {name!r}")
     return name
-
-
-def tensor(array: np.ndarray) -> torch.Tensor:
-    """The array's own memory as a tensor; a copy if it can't be written to or goes backwards."""
-    usable = array.flags.writeable and all(stride >= 0 for stride in array.strides)
-    return torch.from_numpy(array if usable else array.copy())
 
 
 def _below(found: Mapping[str, Any], prefix: str) -> dict[str, Any]:

@@ -82,13 +82,6 @@ class Columns:
         """The names of the features."""
         return [feature for column in self.columns for feature in column.features]
 
-    @classmethod
-    def fit(cls, file: TableFile, kinds: Mapping[str, str], training: np.ndarray) -> Columns:
-        """From the rows for which `training` [N] is true."""
-        from dynagat.data.tables.fitting import fit_columns
-
-        return cls(*fit_columns(file, kinds, training))
-
     def encode(self, block: pa.RecordBatch | pa.Table, place: Place | None = None) -> np.ndarray:
         """[rows, features] float32. `place` says where a row of the block is, for a sentence."""
         place = place or (lambda row: f"row {row + 1}")

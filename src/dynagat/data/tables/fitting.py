@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from dynagat.data.tables.cells import compute
-from dynagat.data.tables.columns import Column, as_category, read_cells
+from dynagat.data.tables.columns import Column, Columns, as_category, read_cells
 from dynagat.data.tables.csv_lines import TableError
 from dynagat.data.tables.kinds import CATEGORY, MANY, NOTHING, free_text
 from dynagat.data.tables.table_file import Place, TableFile
@@ -93,10 +93,8 @@ class Values:
         return Column(self.name, CATEGORY, values=tuple(values), missing=None in self.found)
 
 
-def fit_columns(
-    file: TableFile, kinds: Mapping[str, str], training: np.ndarray
-) -> tuple[tuple[Column, ...], dict[str, str]]:
-    """The columns that become features, and why the others do not."""
+def fit_columns(file: TableFile, kinds: Mapping[str, str], training: np.ndarray) -> Columns:
+    """Fit an encoding to the rows for which `training` [N] is true."""
     left_out = {name: "empty" for name, kind in kinds.items() if kind == NOTHING}
     learners = [
         Values(name) if kind == CATEGORY else Numbers(name, kind)
@@ -112,7 +110,8 @@ def fit_columns(
     found = {learner.name: learner.column(file) for learner in learners}
     found |= _words([each for each in learners if isinstance(each, Numbers)])
     left_out |= {name: why for name, why in found.items() if isinstance(why, str)}
-    return tuple(each for each in found.values() if isinstance(each, Column)), left_out
+    columns = tuple(each for each in found.values() if isinstance(each, Column))
+    return Columns(columns, left_out)
 
 
 def _words(learners: list[Numbers]) -> dict[str, Column]:

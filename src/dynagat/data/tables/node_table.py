@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from dynagat.data.tables.columns import Columns
 from dynagat.data.tables.csv_lines import TableError, shown
+from dynagat.data.tables.fitting import fit_columns
 from dynagat.data.tables.held import NODE_BASE, SPLIT_BASE, Destination
 from dynagat.data.tables.ids import Ids, first_empty, read_names
 from dynagat.data.tables.kinds import Tally, count_cells, kinds_of_columns
@@ -60,7 +61,7 @@ class NodeReader:
             training = self._write_target(target, parts)
         if columns is None:
             kinds = kinds_of_columns(self.file, tallies)
-            columns = Columns.fit(self.file, kinds, training)
+            columns = fit_columns(self.file, kinds, training)
         if columns.features:  # else there is no x
             self._write_features(columns, len(ids))
         self.destination.add(f"{NODE_BASE}/id", ids.array)
