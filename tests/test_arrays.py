@@ -1,4 +1,4 @@
-"""A folder of arrays: what is written is read, whole or not at all, by many processes at once."""
+"""A folder of arrays is written whole or not at all, and read by many processes at once."""
 
 import errno
 import json
@@ -45,7 +45,7 @@ def write(path, arrays=None, *, about=None, replace=False):
     return path
 
 
-def left_beside(path):
+def names_next_to(path):
     return sorted(each.name for each in path.parent.iterdir())
 
 
@@ -57,11 +57,11 @@ def test_numpy_reads_the_files_too(tmp_path):
 
 @settings(deadline=None, max_examples=30)
 @given(st.dictionaries(NAMES, ARRAYS | TEXTS.map(Texts.of), max_size=4), JSON)
-def test_what_is_written_is_read_with_its_type_and_shape(arrays, about):
+def test_arrays_are_read_with_the_type_and_shape_they_were_written_with(arrays, about):
     with tempfile.TemporaryDirectory() as parent:
         write(Path(parent, "deep", "folder"), arrays or {"none": np.empty(0)}, about=about)
-        found, told = read_folder(Path(parent, "deep", "folder"), "test")
-        assert told == about
+        found, metadata = read_folder(Path(parent, "deep", "folder"), "test")
+        assert metadata == about
         for name, array in arrays.items():
             if isinstance(array, Texts):
                 assert list(found[name]) == list(array)
@@ -73,7 +73,7 @@ def test_what_is_written_is_read_with_its_type_and_shape(arrays, about):
 
 @settings(deadline=None, max_examples=20)
 @given(st.lists(st.integers(0, 7), max_size=5), st.sampled_from(DTYPES), st.integers(0, 3))
-def test_rows_that_come_bit_by_bit_are_the_array_of_them_all(sizes, dtype, width):
+def test_appended_blocks_of_rows_form_one_array(sizes, dtype, width):
     blocks = [np.arange(size * width).reshape(size, width).astype(dtype) for size in sizes]
     with tempfile.TemporaryDirectory() as parent:
         with write_folder(Path(parent, "f"), "test") as writer:
@@ -95,7 +95,7 @@ def test_an_array_may_be_filled_in_place(tmp_path):
     assert found["empty"].shape == (0, 2)
 
 
-def test_a_reader_may_change_its_arrays_and_nobody_sees_it(tmp_path):
+def test_changes_by_a_reader_stay_in_its_process(tmp_path):
     write(tmp_path / "f")
     found, _ = read_folder(tmp_path / "f", "test")
     found["a"][:] = -1
@@ -107,10 +107,10 @@ def test_a_reader_may_change_its_arrays_and_nobody_sees_it(tmp_path):
 def test_an_array_stays_in_its_folder_and_keeps_its_name(tmp_path, name):
     with write_folder(tmp_path / "f", "test") as writer:
         writer.add("a", np.arange(2))
-        with pytest.raises(ValueError, match="no name for a new array"):
+        with pytest.raises(ValueError, match="not a valid name for a new array"):
             writer.add(name, np.arange(2))
     folders.remove_folder(tmp_path / "f")
-    assert left_beside(tmp_path / "f") == []
+    assert names_next_to(tmp_path / "f") == []
 
 
 def test_only_numbers_are_written(tmp_path):
@@ -121,7 +121,7 @@ def test_only_numbers_are_written(tmp_path):
         writer.add("a", np.array([object()]))
 
 
-def test_a_file_that_is_cut_short_anywhere_is_told(tmp_path):
+def test_a_file_truncated_anywhere_is_an_error(tmp_path):
     folder = write(tmp_path / "f", about={"name": "é"})
     for path in [*folder.rglob("*.npy"), folder / folders.LIST]:
         whole = path.read_bytes()
@@ -133,7 +133,7 @@ def test_a_file_that_is_cut_short_anywhere_is_told(tmp_path):
     read_folder(folder, "test")
 
 
-def test_one_altered_byte_anywhere_is_told(tmp_path):
+def test_one_altered_byte_anywhere_is_an_error(tmp_path):
     folder = write(tmp_path / "f", {"a": np.arange(3)}, about={"name": "graph", "n": 12})
     for path in [folder / "a.npy", folder / folders.LIST]:
         whole = path.read_bytes()
@@ -146,7 +146,7 @@ def test_one_altered_byte_anywhere_is_told(tmp_path):
     read_folder(folder, "test", verify=True)
 
 
-def test_without_looking_at_checksums_a_header_that_lies_is_still_told(tmp_path):
+def test_an_altered_header_is_an_error_even_without_checksums(tmp_path):
     folder = write(tmp_path / "f", {"a": np.arange(3)})
     path = folder / "a.npy"
     whole = path.read_bytes()
@@ -163,31 +163,31 @@ def test_a_missing_file_is_named(tmp_path):
         read_folder(folder, "test")
 
 
-def test_a_list_that_leads_out_of_the_folder_is_refused(tmp_path):
+def test_a_path_out_of_the_folder_is_refused(tmp_path):
     np.save(tmp_path / "secret.npy", np.arange(5))
     folder = write(tmp_path / "f", {"a": np.arange(5)})
-    told = json.loads((folder / folders.LIST).read_text())
-    told["arrays"]["../secret.npy"] = told["arrays"].pop("a.npy")
-    told["sha256"] = folders._list_sum(told)
-    (folder / folders.LIST).write_text(json.dumps(told))
+    listing = json.loads((folder / folders.LIST).read_text())
+    listing["arrays"]["../secret.npy"] = listing["arrays"].pop("a.npy")
+    listing["sha256"] = folders._list_sum(listing)
+    (folder / folders.LIST).write_text(json.dumps(listing))
     with pytest.raises(FolderError, match=r"it names '\.\./secret\.npy'"):
         read_folder(folder, "test")
 
 
-def test_another_kind_another_version_and_no_folder_are_told(tmp_path):
+def test_another_kind_another_version_and_a_missing_folder_are_errors(tmp_path):
     folder = write(tmp_path / "f")
     with pytest.raises(FolderError, match="must be a graph folder, but is a test folder"):
         read_folder(folder, "graph")
-    told = json.loads((folder / folders.LIST).read_text()) | {"version": 99}
-    told["sha256"] = folders._list_sum(told)
-    (folder / folders.LIST).write_text(json.dumps(told))
-    with pytest.raises(FolderError, match="is of version 99, but this dynagat reads 1"):
+    listing = json.loads((folder / folders.LIST).read_text()) | {"version": 99}
+    listing["sha256"] = folders._list_sum(listing)
+    (folder / folders.LIST).write_text(json.dumps(listing))
+    with pytest.raises(FolderError, match="has format version 99, but this dynagat reads versi"):
         read_folder(folder, "test")
     with pytest.raises(FolderError, match=r"has no arrays\.json"):
         read_folder(tmp_path / "nothing", "test")
 
 
-def test_two_folders_change_names_in_one_step(tmp_path):
+def test_two_folders_swap_names_in_one_step(tmp_path):
     one, other = write(tmp_path / "one", {"a": np.arange(1)}), write(tmp_path / "other")
     assert files.exchange(one, other)
     assert len(read_folder(other, "test")[0]["a"]) == 1
@@ -197,7 +197,7 @@ def test_two_folders_change_names_in_one_step(tmp_path):
 def test_only_a_folder_of_arrays_may_be_replaced(tmp_path):
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "thesis.txt").write_text("years of work")
-    with pytest.raises(FolderError, match="is no test folder that may be replaced"):
+    with pytest.raises(FolderError, match="exists already and is not a test folder"):
         write(tmp_path / "mine", replace=True)
     assert (tmp_path / "mine" / "thesis.txt").exists()
     write(tmp_path / "f")
@@ -205,14 +205,14 @@ def test_only_a_folder_of_arrays_may_be_replaced(tmp_path):
         write(tmp_path / "f")
     write(tmp_path / "f", {"a": np.arange(2)}, replace=True)
     assert len(read_folder(tmp_path / "f", "test")[0]["a"]) == 2
-    assert left_beside(tmp_path / "f") == ["f", "mine"]
+    assert names_next_to(tmp_path / "f") == ["f", "mine"]
 
 
-def test_a_folder_is_removed_and_nothing_else_is(tmp_path):
+def test_only_a_folder_of_arrays_can_be_removed(tmp_path):
     write(tmp_path / "f")
     kept, _ = read_folder(tmp_path / "f", "test")
     folders.remove_folder(tmp_path / "f")
-    assert left_beside(tmp_path / "f") == []
+    assert names_next_to(tmp_path / "f") == []
     assert kept["a"].sum() == 10
     with pytest.raises(FolderError, match="is no folder of arrays"):
         folders.remove_folder(tmp_path)
@@ -226,7 +226,7 @@ def test_a_failure_leaves_nothing(tmp_path):
 
     with pytest.raises(RuntimeError):
         fail()
-    assert left_beside(tmp_path / "f") == []
+    assert names_next_to(tmp_path / "f") == []
 
 
 def run(script, *words, **more):
@@ -234,31 +234,31 @@ def run(script, *words, **more):
     return subprocess.run(command, capture_output=True, text=True, timeout=60, **more)
 
 
-def test_a_full_disk_leaves_nothing_and_is_told_of_the_folder(tmp_path):
+def test_a_full_disk_leaves_nothing_and_the_error_names_the_folder(tmp_path):
     script = """
     import resource, signal, sys
     import numpy as np
     from dynagat.data.arrays import write_folder
     resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 16, 1 << 16))
-    for way in ("add", "make"):
+    for method in ("add", "make"):
         try:
             with write_folder(sys.argv[1], "test") as writer:
-                if way == "add":
+                if method == "add":
                     writer.add("a", np.zeros(1 << 20))
                 else:
                     writer.make("a", np.float64, (1 << 20,))[:] = 1
         except OSError as error:
-            print(way, error.filename, error.strerror)
+            print(method, error.filename, error.strerror)
     """
     done = run(script, tmp_path / "f")
-    told = "File too large"
-    assert done.stdout == f"add {tmp_path / 'f'} {told}\nmake {tmp_path / 'f'} {told}\n", (
+    message = f"{tmp_path / 'f'} File too large"
+    assert done.stdout == f"add {message}\nmake {message}\n", (
         done.stderr
     )
-    assert left_beside(tmp_path / "f") == []
+    assert names_next_to(tmp_path / "f") == []
 
 
-def test_no_room_while_the_list_is_written_leaves_nothing(tmp_path, monkeypatch):
+def test_no_space_at_the_end_of_writing_leaves_nothing(tmp_path, monkeypatch):
     def full(*_):
         raise OSError(errno.ENOSPC, "No space left on device")
 
@@ -266,7 +266,7 @@ def test_no_room_while_the_list_is_written_leaves_nothing(tmp_path, monkeypatch)
     with pytest.raises(OSError, match="No space left") as caught:
         write(tmp_path / "f")
     assert caught.value.filename == str(tmp_path / "f")
-    assert left_beside(tmp_path / "f") == []
+    assert names_next_to(tmp_path / "f") == []
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
@@ -284,7 +284,7 @@ def test_a_file_where_a_folder_should_be_is_named(tmp_path):
         write(tmp_path / "file" / "f")
 
 
-def test_a_killed_writer_leaves_nothing_to_see_and_the_next_clears_up(tmp_path):
+def test_the_folder_of_a_killed_writer_is_invisible_and_the_next_writer_removes_it(tmp_path):
     script = """
     import os, signal, sys
     import numpy as np
@@ -294,20 +294,20 @@ def test_a_killed_writer_leaves_nothing_to_see_and_the_next_clears_up(tmp_path):
         os.kill(os.getpid(), signal.SIGKILL)
     """
     assert run(script, tmp_path / "f").returncode == -signal.SIGKILL
-    (remains,) = left_beside(tmp_path / "f")
+    (remains,) = names_next_to(tmp_path / "f")
     assert remains.startswith(".f.")
     with pytest.raises(FolderError):
         read_folder(tmp_path / "f", "test")
     write(tmp_path / "f")
-    assert left_beside(tmp_path / "f") == ["f"]
+    assert names_next_to(tmp_path / "f") == ["f"]
 
 
-def test_what_has_no_lock_is_cleared_once_it_is_old(tmp_path):
+def test_a_temporary_folder_without_a_lock_is_removed_once_it_is_old(tmp_path):
     for name, age in ((".f.old", 7200), (".f.new", 0)):
         (tmp_path / name).mkdir()
         os.utime(tmp_path / name, (time.time() - age,) * 2)
     write(tmp_path / "f")
-    assert left_beside(tmp_path / "f") == [".f.new", "f"]
+    assert names_next_to(tmp_path / "f") == [".f.new", "f"]
 
 
 def _race(path, number, gate, results):
@@ -320,20 +320,20 @@ def _race(path, number, gate, results):
         results.put((number, str(error)))
 
 
-def test_of_many_writers_of_one_name_one_wins_and_the_others_are_told(tmp_path):
+def test_of_several_writers_of_one_name_one_wins_and_the_others_get_an_error(tmp_path):
     context = multiprocessing.get_context("fork")
     for turn in range(5):
         path, gate, results = tmp_path / f"f{turn}", context.Barrier(4), context.Queue()
         racers = [context.Process(target=_race, args=(path, n, gate, results)) for n in range(4)]
         for racer in racers:
             racer.start()
-        told = dict(results.get(timeout=30) for _ in racers)
+        outcomes = dict(results.get(timeout=30) for _ in racers)
         for racer in racers:
             racer.join()
-        (winner,) = [number for number, outcome in told.items() if outcome == "won"]
-        assert all("exists already" in told[n] for n in told if n != winner)
+        (winner,) = [number for number, outcome in outcomes.items() if outcome == "won"]
+        assert all("exists already" in outcomes[n] for n in outcomes if n != winner)
         assert set(read_folder(path, "test", verify=True)[0]["a"].tolist()) == {winner}
-    assert left_beside(path) == [f"f{turn}" for turn in range(5)]
+    assert names_next_to(path) == [f"f{turn}" for turn in range(5)]
 
 
 def _replace_again_and_again(path, stop):
@@ -344,8 +344,8 @@ def _replace_again_and_again(path, stop):
 
 
 @pytest.mark.parametrize("at_once", [True, False])
-def test_readers_of_a_folder_that_is_replaced_see_one_of_the_two(tmp_path, monkeypatch, at_once):
-    """Whether or not the system can let two folders change names in one step."""
+def test_readers_of_a_folder_that_is_replaced_see_the_old_or_the_new(tmp_path, monkeypatch, at_once):
+    """With and without support for swapping two folders in one step."""
     monkeypatch.setattr(folders, "RETRIES", 200)
     if not at_once:
         monkeypatch.setattr(files, "exchange", lambda *_: False)
@@ -435,6 +435,6 @@ def test_a_folder_can_be_checked_on_demand(tmp_path, monkeypatch):
     folder = write(tmp_path / "f", {"a": np.arange(5)})
     path = folder / "a.npy"
     path.write_bytes(path.read_bytes()[:-1] + b"\x07")
-    read_folder(folder, "test")  # a large folder's checksums are not looked at unasked
-    with pytest.raises(FolderError, match="its checksum is not the one"):
+    read_folder(folder, "test")  # checksums of large folders are not verified by default
+    with pytest.raises(FolderError, match="its checksum differs"):
         check_folder(folder, "test")

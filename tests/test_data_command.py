@@ -91,8 +91,8 @@ def test_tables_are_read_with_what_was_asked(tmp_path):
         (["import", "--edges", "e.csv"], "--nodes is missing"),
         (["import", "--npz", "nowhere.npz"], "nowhere.npz: No such file"),
         (["import", "--planetoid", "nowhere"], "nowhere must hold the ind.*.graph file of one"),
-        (["import", "--ogb", "nowhere"], "nowhere must be called by the OGB set that it holds"),
-        (["import", "--ogb", "nowhere/arxiv"], "is no folder of OGB's files"),
+        (["import", "--ogb", "nowhere"], "nowhere must be named after the OGB dataset"),
+        (["import", "--ogb", "nowhere/arxiv"], "is not a folder of OGB's files"),
         (["describe", "nope"], "there is no stored graph 'nope'"),
         (["describe", "ogbn-mag"], "ogbn-mag is not here; `dynagat data get ogbn-mag`"),
         (["remove", "nope"], "there is no stored graph 'nope'"),
@@ -109,7 +109,7 @@ def test_an_altered_graph_is_told_by_describe_and_by_list(npz):
     data("import", "--npz", npz)
     path = next((store_folder() / "mine").rglob("x.npy"))
     path.write_bytes(path.read_bytes()[:-1] + b"\x01")
-    assert "x.npy was altered: its checksum is not the one" in data("describe", "mine", code=2)
+    assert "x.npy was altered: its checksum differs" in data("describe", "mine", code=2)
     (store_folder() / "mine" / LIST).write_text("{")
     assert "was cut short or altered" in data("list", "--json")
     data("remove", "mine")

@@ -1,6 +1,6 @@
 """Graphs with features, targets and splits: read from tables and files, kept in a store.
 
-What is asked for is imported when it is, for some of it needs pyarrow, scipy or PyG.
+Names are imported on first use, since some of them need pyarrow, scipy or PyG.
 """
 
 from importlib import import_module

@@ -1,8 +1,8 @@
-"""A folder of plain arrays: .npy files, and arrays.json, which lists them and tells what they are.
+"""A folder of plain arrays: .npy files, and arrays.json, which lists and describes them.
 
-A folder is written under another name, flushed to the disk and then renamed: it is there as a whole
-or not at all, however the writer ends. Readers map the files into memory, so that many processes
-share one copy, and a folder may be larger than memory. Nothing in it is ever unpickled.
+A folder is written as a whole or not at all, even if the writer is killed (files.new_folder).
+Readers map the files into memory, so that many processes share one copy, and a folder may be larger
+than memory. Nothing in it is ever unpickled.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ from dynagat.files import checksum, is_being_written, new_folder
 LIST = "arrays.json"
 VERSION = 1
 KINDS = "biuf"  # booleans, integers, floats
-VERIFIED_BYTES = 1 << 30  # up to which a folder's checksums are looked at whenever it is opened
-BLOCK = 1 << 22
+VERIFIED_BYTES = 1 << 30  # checksums of smaller folders are verified whenever they are opened
+BLOCK = 1 << 22  # bytes written at a time
 READ_AND_WRITE = mmap.PROT_READ | mmap.PROT_WRITE
-# A page that is changed is copied. None are set aside for that: numpy's mode "c" would need as much
-# memory as the file is large. Python names the flag since 3.13.
+# Changed pages are copied on write. Without NORESERVE (numpy's mode "c"), the system would reserve
+# as much memory as the file is large. Python has a name for the flag since 3.13.
 NO_RESERVE = getattr(mmap, "MAP_NORESERVE", 0x4000 if sys.platform == "linux" else 0)
 OWN_COPY = mmap.MAP_PRIVATE | NO_RESERVE
-RETRIES = 20  # of a reader whose folder is replaced while it looks
+RETRIES = 20  # of a reader whose folder is replaced while it reads
 
 
 class FolderError(ValueError):
-    """A folder that can't be read or written, in a sentence."""
+    """A folder of arrays can't be read or written."""
 
 
 Array = np.ndarray | Texts
@@ -47,7 +47,7 @@ Array = np.ndarray | Texts
 
 @dataclass(eq=False)
 class Growing:
-    """A file of rows that come bit by bit; how many, is known at the end."""
+    """An array file to which rows are appended; its header is completed at the end."""
 
     path: Path
     dtype: np.dtype
@@ -70,14 +70,14 @@ class Growing:
 
 @dataclass(eq=False)
 class Writer:
-    """What a folder that is being written takes."""
+    """Adds arrays to a folder that is being written."""
 
     folder: Path
-    about: dict[str, Any] = field(default_factory=dict)  # what JSON can hold
+    about: dict[str, Any] = field(default_factory=dict)  # metadata, stored as JSON
     _growing: list[Growing] = field(default_factory=list)
 
     def add(self, name: str, array: Array) -> None:
-        """A whole array; texts become two arrays, of bytes and of offsets."""
+        """Add a whole array; texts become two arrays, bytes and offsets."""
         if isinstance(array, Texts):
             for part, values in array.arrays.items():
                 self.add(f"{name}.{part}", values)
@@ -92,21 +92,24 @@ class Writer:
             growing.append(array[start : start + rows])
 
     def grow(self, name: str, dtype: Any, row_shape: tuple[int, ...] = ()) -> Growing:
-        """An array to which rows are appended."""
+        """Add an array to which rows can be appended."""
         path, dtype = self._path(name, np.dtype(dtype)), np.dtype(dtype)
-        file = open(path, "w+b")  # noqa: SIM115  (closed by finish, or with the folder)
+        file = open(path, "w+b")  # noqa: SIM115  (closed by finish or close)
         self._growing.append(Growing(path, dtype, tuple(row_shape), file))
         file.write(_header(dtype, (0, *row_shape)))
         return self._growing[-1]
 
     def make(self, name: str, dtype: Any, shape: tuple[int, ...]) -> np.ndarray:
-        """An array to be filled in, mapped from its file; the disk's room is taken at once."""
+        """Add an array that the caller fills in, mapped from its file.
+
+        Disk space is allocated first, since a full disk would otherwise kill the process.
+        """
         path, dtype = self._path(name, np.dtype(dtype)), np.dtype(dtype)
         with open(path, "w+b") as file:
             file.write(_header(dtype, shape))
             file.flush()
             size = int(np.prod(shape)) * dtype.itemsize
-            if size:  # a page of a mapped file that finds no room would kill the process
+            if size:
                 os.posix_fallocate(file.fileno(), file.tell(), size)
         return np.load(path, mmap_mode="r+") if size else np.empty(shape, dtype)
 
@@ -114,9 +117,9 @@ class Writer:
         for growing in self._growing:
             growing.finish()
         paths = sorted(self.folder.rglob("*.npy"))
-        listed = {str(path.relative_to(self.folder)): _entry(path) for path in paths}
-        told = {"kind": kind, "version": VERSION, "arrays": listed, "about": self.about}
-        text = json.dumps({**told, "sha256": _list_sum(told)}, indent=1, allow_nan=False)
+        entries = {str(path.relative_to(self.folder)): _entry(path) for path in paths}
+        listing = {"kind": kind, "version": VERSION, "arrays": entries, "about": self.about}
+        text = json.dumps({**listing, "sha256": _list_sum(listing)}, indent=1, allow_nan=False)
         (self.folder / LIST).write_text(text, encoding="utf-8")
 
     def close(self) -> None:
@@ -129,7 +132,7 @@ class Writer:
             raise ValueError(f"{name} must hold numbers or booleans, but holds {dtype}")
         path = self.folder / f"{name}.npy"
         if not path.resolve().is_relative_to(self.folder.resolve()) or path.exists():
-            raise ValueError(f"{name!r} is no name for a new array")
+            raise ValueError(f"{name!r} is not a valid name for a new array")
         path.parent.mkdir(parents=True, exist_ok=True)
         return path
 
@@ -157,43 +160,45 @@ def write_folder(path: Path | str, kind: str, *, replace: bool = False) -> Itera
 def read_folder(
     path: Path | str, kind: str, *, verify: bool | None = None
 ) -> tuple[dict[str, Array], dict[str, Any]]:
-    """The arrays by name, mapped from their files, and what is told about them.
+    """The arrays by name, mapped from their files, and the metadata of the folder.
 
-    Changes that are made to the arrays stay in this process. `verify` looks at the checksums; if
-    None, those of folders of less than 1 GiB. Sizes are always looked at.
+    Changes to the arrays stay in this process. `verify` compares the checksums; None does so for
+    folders of up to 1 GiB. Sizes are always compared.
     """
     path = Path(path)
     for _ in range(RETRIES):
         before = _identity(path)
         try:
-            found = _read(path, kind, verify)
+            content = _read(path, kind, verify)
             if before == _identity(path):
-                return found
+                return content
         except (FolderError, FileNotFoundError):
             after = _identity(path)
             if before == after and (after is not None or not is_being_written(path)):
                 raise
-        time.sleep(0.01)  # it was replaced under our eyes, or is about to be there again
+        time.sleep(0.01)  # it is being replaced
     return _read(path, kind, verify)
 
 
 def _read(path: Path, kind: str, verify: bool | None) -> tuple[dict[str, Array], dict[str, Any]]:
-    told = _read_list(path, kind)
-    if verify or (verify is None and _bytes(told) <= VERIFIED_BYTES):
+    listing = _read_list(path, kind)
+    if verify or (verify is None and _bytes(listing) <= VERIFIED_BYTES):
         check_folder(path, kind)
     arrays: dict[str, Array] = {}
-    for name, entry in told["arrays"].items():
+    for name, entry in listing["arrays"].items():
         arrays[name.removesuffix(".npy")] = _map(path, name, entry)
-    return Texts.gathered(arrays), told["about"]
+    return Texts.gathered(arrays), listing["about"]
 
 
 def check_folder(path: Path | str, kind: str) -> None:
     """Compare every file with its checksum."""
     path = Path(path)
     for name, entry in _read_list(path, kind)["arrays"].items():
-        _map(path, name, entry)  # first, for it tells more
+        _map(path, name, entry)  # first, since its messages say more
         if checksum(path / name) != entry["sha256"]:
-            raise FolderError(f"{path / name} was altered: its checksum is not the one of {LIST}")
+            raise FolderError(
+                f"{path / name} was altered: its checksum differs from that in {LIST}"
+            )
 
 
 def remove_folder(path: Path | str) -> None:
@@ -205,72 +210,73 @@ def remove_folder(path: Path | str) -> None:
 
 
 def fingerprint(path: Path | str) -> str:
-    """A short name of a folder's content: the same for equal arrays, wherever they lie."""
-    told = _read_list(Path(path), None)
-    sums = {name: entry["sha256"] for name, entry in sorted(told["arrays"].items())}
-    text = json.dumps([sums, told["about"]], sort_keys=True)
+    """A short hash of a folder's content, which does not depend on its path."""
+    listing = _read_list(Path(path), None)
+    sums = {name: entry["sha256"] for name, entry in sorted(listing["arrays"].items())}
+    text = json.dumps([sums, listing["about"]], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def _identity(path: Path) -> tuple[int, int] | None:
-    """Which folder has the name now."""
+    """Identifies the folder that has this path now; None if there is none."""
     with suppress(OSError):
         now = path.stat()
         return now.st_ino, now.st_mtime_ns
     return None
 
 
-def _list_sum(told: Mapping[str, Any]) -> str:
-    """The checksum of a list without its own."""
-    rest = {name: value for name, value in told.items() if name != "sha256"}
+def _list_sum(listing: Mapping[str, Any]) -> str:
+    """The checksum of the content of arrays.json, without the entry of the checksum."""
+    rest = {name: value for name, value in listing.items() if name != "sha256"}
     return hashlib.sha256(json.dumps(rest, sort_keys=True).encode()).hexdigest()
 
 
 def _read_list(path: Path, kind: str | None) -> dict[str, Any]:
     try:
-        told = json.loads((path / LIST).read_text(encoding="utf-8"))
-        found, version = told["kind"], told["version"]
-        is_whole = told["sha256"] == _list_sum(told)
+        listing = json.loads((path / LIST).read_text(encoding="utf-8"))
+        actual_kind, version = listing["kind"], listing["version"]
+        is_whole = listing["sha256"] == _list_sum(listing)
     except (FileNotFoundError, NotADirectoryError):
         raise FolderError(f"{path} is no folder of arrays: it has no {LIST}") from None
-    except (ValueError, KeyError, TypeError, AttributeError):  # of JSON, or of another shape
+    except (ValueError, KeyError, TypeError, AttributeError):  # no JSON, or another structure
         raise FolderError(f"{path / LIST} was cut short or altered: it can't be read") from None
     if not is_whole:
-        raise FolderError(f"{path / LIST} was altered: its checksum is not its own")
-    if kind is not None and found != kind:
-        raise FolderError(f"{path} must be a {kind} folder, but is a {found} folder")
+        raise FolderError(f"{path / LIST} was altered: its content differs from its checksum")
+    if kind is not None and actual_kind != kind:
+        raise FolderError(f"{path} must be a {kind} folder, but is a {actual_kind} folder")
     if version != VERSION:
         raise FolderError(
-            f"{path} is of version {version}, but this dynagat reads {VERSION}; import it again"
+            f"{path} has format version {version}, but this dynagat reads version {VERSION}; "
+            "import it again"
         )
-    return told
+    return listing
 
 
 def _map(path: Path, name: str, entry: Mapping[str, Any]) -> np.ndarray:
-    at, shape = path / name, tuple(entry["shape"])
+    file_path, shape = path / name, tuple(entry["shape"])
     if Path(name).is_absolute() or ".." in Path(name).parts:
         raise FolderError(f"{path / LIST} was altered: it names {name!r}")
-    if not at.is_file():
+    if not file_path.is_file():
         raise FolderError(f"{path} was altered: {name} is missing")
-    if at.stat().st_size != entry["bytes"]:
-        size = f"{at.stat().st_size} of {entry['bytes']} bytes"
-        raise FolderError(f"{at} was cut short or altered: it has {size}")
+    if file_path.stat().st_size != entry["bytes"]:
+        size = f"{file_path.stat().st_size} of {entry['bytes']} bytes"
+        raise FolderError(f"{file_path} was cut short or altered: it has {size}")
     dtype = np.dtype(entry["dtype"])
     header = _header(dtype, shape)
-    with open(at, "rb") as file:
+    with open(file_path, "rb") as file:
         is_ours = file.read(len(header)) == header
     size = len(header) + int(np.prod(shape)) * dtype.itemsize
     if not is_ours or dtype.kind not in KINDS or size != entry["bytes"]:
-        raise FolderError(f"{at} was altered: it does not begin as an array {dtype} {shape} does")
-    if size == len(header):  # nothing can't be mapped
+        raise FolderError(f"{file_path} was altered: its header is not that of {dtype} {shape}")
+    if size == len(header):  # an empty array can't be mapped
         return np.empty(shape, dtype)
-    with open(at, "rb") as file:
+    with open(file_path, "rb") as file:
         mapped = mmap.mmap(file.fileno(), size, flags=OWN_COPY, prot=READ_AND_WRITE)
     return np.frombuffer(mapped, dtype, offset=len(header)).reshape(shape)
 
 
-def _bytes(told: Mapping[str, Any]) -> int:
-    return sum(entry["bytes"] for entry in told["arrays"].values())
+def _bytes(listing: Mapping[str, Any]) -> int:
+    return sum(entry["bytes"] for entry in listing["arrays"].values())
 
 
 def _entry(path: Path) -> dict[str, Any]:
@@ -283,19 +289,19 @@ def _entry(path: Path) -> dict[str, Any]:
 
 
 def _header(dtype: np.dtype, shape: tuple[int, ...]) -> bytes:
-    """An .npy header, as long for any number of rows, so that it can be written anew."""
-    told = {"descr": dtype.str, "fortran_order": False, "shape": shape}
-    text = f"{told!r}".encode("ascii")
+    """An .npy header, whose length does not depend on the number of rows: it is written twice."""
+    fields = {"descr": dtype.str, "fortran_order": False, "shape": shape}
+    text = f"{fields!r}".encode("ascii")
     length = 118 + 64 * (len(f"{shape[1:]!r}") // 64 + 1)
     start = b"\x93NUMPY\x01\x00" + length.to_bytes(2, "little")
     return start + text + b" " * (length - len(text) - 1) + b"\n"
 
 
 def _check_free(path: Path, kind: str, replace: bool) -> None:
-    """Whether a folder may be written here: never over anything but a folder of the same kind."""
+    """Refuse to replace anything but a folder of arrays."""
     if not path.exists():
         return
     if not replace:
-        raise FolderError(f"{path} exists already")
+        raise FolderError(f"{path} exists already; replace=True (--replace) replaces it")
     if not path.is_dir() or (any(path.iterdir()) and not (path / LIST).exists()):
-        raise FolderError(f"{path} exists already, and is no {kind} folder that may be replaced")
+        raise FolderError(f"{path} exists already and is not a {kind} folder; it is not replaced")

@@ -1,7 +1,7 @@
-"""Rows of numbers that come block by block, from .csv.gz files and from arrays inside .npz files.
+"""Rows of numbers, block by block, from .csv.gz files and from arrays in .npz files.
 
-So an array larger than memory goes from its file into a stored folder. A bad row is told with its
-file and line.
+An array larger than memory can thus be copied from its file into a stored folder. Errors name the
+file and the line.
 """
 
 from __future__ import annotations
@@ -19,13 +19,16 @@ from typing import IO, Any
 
 import numpy as np
 
-CSV_BLOCK = 1 << 20  # bytes of text; larger ones are no faster
-NPZ_BLOCK = 1 << 24
+CSV_BLOCK = 1 << 20  # bytes of text; larger blocks are not faster
+NPZ_BLOCK = 1 << 24  # bytes
 
 
 @dataclass(eq=False)
 class Rows:
-    """Blocks of shape [any, *row_shape], once; `lines` if the file has a line per row."""
+    """Blocks of shape [any, *row_shape], which can be read once.
+
+    `lines` says whether the file has a line per row.
+    """
 
     source: Path
     dtype: np.dtype
@@ -43,28 +46,28 @@ def csv_rows(path: Path, dtype: Any, *, columns: int | None = None, nan: bool = 
 
     Args:
         path: the file.
-        dtype: of the array: int64, float32, ...
-        columns: how many there must be; if None, as many as the first line has. One column gives
-            rows of no dimension.
-        nan: whether a number may be missing; it is read as nan.
+        dtype: the type of the array: int64, float32, ...
+        columns: the expected number of columns; None takes that of the first line. A file of one
+            column gives a vector.
+        nan: whether empty cells are allowed; they are read as nan.
     """
-    found = _columns(path)
-    if columns is not None and found != columns:
-        raise ValueError(f"{path}, line 1: {columns} columns are expected, but there are {found}")
+    width = _num_columns(path)
+    if columns is not None and width != columns:
+        raise ValueError(f"{path}, line 1: expected {columns} columns, but there are {width}")
     dtype = np.dtype(dtype)
-    row_shape = () if found == 1 else (found,)
-    return Rows(path, dtype, row_shape, _csv_blocks(path, dtype, found, nan))
+    row_shape = () if width == 1 else (width,)
+    return Rows(path, dtype, row_shape, _csv_blocks(path, dtype, width, nan))
 
 
 def csv_numbers(path: Path) -> np.ndarray:
-    """The whole of a .csv.gz: int64 if all are whole numbers, else float32; as OGB reads them."""
+    """All numbers of a .csv.gz: int64 if all are integers, else float32, as OGB's loader does."""
     try:
         return csv_rows(path, np.int64).whole()
     except ValueError:
         return csv_rows(path, np.float32).whole()
 
 
-def _columns(path: Path) -> int:
+def _num_columns(path: Path) -> int:
     with reading(path), gzip.open(path, "rt", encoding="utf-8") as file:
         line = file.readline()
     return line.count(",") + 1
@@ -77,7 +80,7 @@ def _csv_blocks(path: Path, dtype: np.dtype, columns: int, nan: bool) -> Iterato
     if path.stat().st_size == 0 or not _has_text(path):
         return
     names = [str(each) for each in range(columns)]
-    # one thread: only so are lines counted
+    # Arrow reports line numbers only when it uses one thread.
     read = pacsv.ReadOptions(column_names=names, use_threads=False, block_size=CSV_BLOCK)
     kinds = dict.fromkeys(names, pa.from_numpy_dtype(dtype))
     convert = pacsv.ConvertOptions(column_types=kinds)
@@ -85,11 +88,13 @@ def _csv_blocks(path: Path, dtype: np.dtype, columns: int, nan: bool) -> Iterato
     with reading(path), pacsv.open_csv(path, read_options=read, convert_options=convert) as batches:
         for batch in batches:
             block = np.empty((batch.num_rows, columns), dtype)
-            for at, column in enumerate(batch.columns):
+            for position, column in enumerate(batch.columns):
                 if column.null_count and not nan:
                     row = int(np.nonzero(column.is_null().to_numpy(zero_copy_only=False))[0][0])
-                    raise _Told(f"{path}, line {line + row}: a number is missing")
-                block[:, at] = column.to_numpy(zero_copy_only=False)
+                    raise _Explained(
+                        f"{path}, line {line + row}: a cell is empty or nan, but must be a number"
+                    )
+                block[:, position] = column.to_numpy(zero_copy_only=False)
             line += len(block)
             yield block[:, 0] if columns == 1 else block
 
@@ -100,13 +105,13 @@ def _has_text(path: Path) -> bool:
 
 
 def csv_table(path: Path) -> list[list[str]]:
-    """A small .csv.gz of words, line by line."""
+    """The rows of a small .csv.gz of text."""
     with reading(path), gzip.open(path, "rt", encoding="utf-8", newline="") as file:
         return [row for row in csv.reader(file) if row]
 
 
 def npz_rows(path: Path, name: str, *, row: int | None = None) -> Rows:
-    """The rows of one array of an .npz file; with `row` the values of that one row, one by one."""
+    """The rows of an array in an .npz file; with `row`, the values of this row only."""
     with reading(path), zipfile.ZipFile(path) as archive, archive.open(f"{name}.npy") as file:
         shape, dtype = _npy_header(path, name, file)
     if row is None:
@@ -132,12 +137,12 @@ def _npz_blocks(
         row_bytes = int(np.prod(row_shape)) * dtype.itemsize
         _skip(file, start * row_bytes)
         rows = max(1, NPZ_BLOCK // max(1, row_bytes))
-        for at in range(0, count, rows):
-            wanted = min(rows, count - at)
+        for first in range(0, count, rows):
+            wanted = min(rows, count - first)
             data = file.read(wanted * row_bytes)
             if len(data) != wanted * row_bytes:
-                raise _Told(
-                    f"{path} was cut short: {name} ends at row {at + len(data) // row_bytes}"
+                raise _Explained(
+                    f"{path} was cut short: {name} ends at row {first + len(data) // row_bytes}"
                 )
             yield np.frombuffer(data, dtype).reshape(wanted, *row_shape)
 
@@ -149,7 +154,7 @@ def _npy_header(path: Path, name: str, file: IO[bytes]) -> tuple[tuple[int, ...]
         read = np.lib.format.read_array_header_1_0
     shape, is_fortran, dtype = read(file)
     if dtype.kind not in "biuf" or (is_fortran and len(shape) > 1):
-        raise _Told(f"{path}: {name} must hold numbers, row by row, but holds {dtype}")
+        raise _Explained(f"{path}: {name} must hold numbers in C order, but holds {dtype}")
     return shape, dtype
 
 
@@ -158,25 +163,25 @@ def _skip(file: IO[bytes], count: int) -> None:
         count -= len(file.read(min(count, NPZ_BLOCK))) or count
 
 
-class _Told(ValueError):
-    """Told in a sentence already."""
+class _Explained(ValueError):
+    """The message names the file already."""
 
 
 @contextmanager
 def reading(path: Path) -> Iterator[None]:
-    """Trouble with a file, told with its name and, where it is known, the line."""
+    """Turn errors of reading a file into ValueErrors with its name and, if known, the line."""
     try:
         yield
-    except (FileNotFoundError, PermissionError, IsADirectoryError, _Told):
+    except (FileNotFoundError, PermissionError, IsADirectoryError, _Explained):
         raise
     except KeyError as error:
         raise ValueError(f"{path}: {error.args[0]}") from None
     except (OSError, EOFError, zlib.error, zipfile.BadZipFile, NotImplementedError) as error:
         raise ValueError(f"{path} was cut short or altered: {error}") from None
     except UnicodeDecodeError:
-        raise ValueError(f"{path} is no text in UTF-8") from None
-    except (ValueError, csv.Error) as error:  # of pyarrow: "... Row #3: CSV conversion error ..."
-        found = re.search(r"Row #(\d+): (.*)", str(error), re.DOTALL)
-        at, why = (f", line {found[1]}", found[2]) if found else ("", str(error))
+        raise ValueError(f"{path} is not UTF-8 text") from None
+    except (ValueError, csv.Error) as error:  # pyarrow's are "... Row #3: CSV conversion error ..."
+        match = re.search(r"Row #(\d+): (.*)", str(error), re.DOTALL)
+        place, why = (f", line {match[1]}", match[2]) if match else ("", str(error))
         why = why.removeprefix("CSV conversion error to ").strip().splitlines()[0][:200]
-        raise ValueError(f"{path}{at}: {why}") from None
+        raise ValueError(f"{path}{place}: {why}") from None

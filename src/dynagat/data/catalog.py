@@ -1,8 +1,8 @@
-"""The catalogue of known data sets: what each has, where it is from, and how it is read.
+"""The catalogue of known datasets: sizes, source, and how to read them.
 
-Amazon's graphs have no official split. If the folder has amazon-photo_split.npz or
-amazon-computer_split.npz, it is used; else 60/20/20 of the nodes are drawn with seed 0, and the
-graph's about["split"] says which.
+Amazon's graphs have no official split. amazon-photo_split.npz and amazon-computer_split.npz are
+used if the folder has them; else the nodes are split 60/20/20 at random with seed 0. The graph's
+about["split"] says which.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from dynagat.data.arrays import FolderError
-from dynagat.data.download import Remote, Tell, check_zip, download, unzip
+from dynagat.data.download import Progress, Remote, check_zip, download, unzip
 from dynagat.data.npz import read_npz
 from dynagat.data.ogb import SETS, check_counts, read_ogb
 from dynagat.data.planetoid import PARTS, read_planetoid
@@ -28,23 +28,23 @@ Read = Callable[["Entry", Path, bool], GraphData]
 
 @dataclass(frozen=True)
 class Entry:
-    """A data set: nodes of all types, edges as they are stored, the sizes of its split."""
+    """A dataset: the number of nodes of all types, of stored edges, and the sizes of its split."""
 
     name: str
     what: str
     nodes: int
     edges: int
     features: int
-    classes: int  # or labels; 0 of link sets
+    classes: int  # or labels; 0 for link prediction
     split: tuple[int, int, int]
     source: str
-    folder: str  # where its files lie
-    signs: tuple[str, ...]  # files of which one must be there, if the data are
+    folder: str  # name of the folder of its files
+    signs: tuple[str, ...]  # a folder with one of these files holds the dataset
     read: Read
     remotes: tuple[Remote, ...] = ()
 
     def raw(self) -> Path | None:
-        """The folder that has its files, if one has."""
+        """The folder of its files, or None if they are missing."""
         for folder in raw_folders(self.folder):
             if any((folder / sign).is_file() for sign in self.signs):
                 return folder
@@ -52,6 +52,7 @@ class Entry:
 
     @property
     def how(self) -> str:
+        """How to get its files."""
         places = " or ".join(str(folder) for folder in raw_folders(self.folder))
         return f"`dynagat data get {self.name}` downloads it; or put its files into {places}"
 
@@ -64,7 +65,7 @@ def find_entry(name: str) -> Entry:
 
 
 def load(name: str) -> GraphData:
-    """A stored graph; or one of the catalogue whose files are here, which is stored first."""
+    """Open a stored graph, or store one of the catalogue whose files exist and open it."""
     if name in stored_names():
         return open_graph(name)
     if name not in CATALOG:
@@ -79,13 +80,16 @@ def load(name: str) -> GraphData:
     try:
         return entry.read(entry, folder, False)
     except FolderError:
-        if name in stored_names():  # another process was faster
+        if name in stored_names():  # another process has stored it meanwhile
             return open_graph(name)
         raise
 
 
-def get(name: str, *, replace: bool = False, tell: Tell | None = None) -> GraphData:
-    """Download what is not here, read it and store it; with `replace`, anew in any case."""
+def get(name: str, *, replace: bool = False, tell: Progress | None = None) -> GraphData:
+    """Download a dataset unless its files exist, read it and store it.
+
+    `replace` downloads and stores it again. `tell` is called with the progress of the download.
+    """
     entry = find_entry(name)
     if not replace and (name in stored_names() or entry.raw() is not None):
         return load(name)
@@ -99,28 +103,28 @@ def get(name: str, *, replace: bool = False, tell: Tell | None = None) -> GraphD
     return entry.read(entry, folder, replace) if replace else load(name)
 
 
-def _fetch(entry: Entry, folder: Path, tell: Tell | None) -> None:
+def _fetch(entry: Entry, folder: Path, progress: Progress | None) -> None:
     remotes = [_current(entry, each) for each in entry.remotes]
     if not remotes[0].url.endswith(".zip"):
         for remote in remotes:
-            download(remote, folder, tell)
+            download(remote, folder, progress)
         return
     (remote,) = remotes
     inside = folder.with_name(f"{folder.name}.download")
-    path = download(remote, inside, tell, lambda part: check_zip(part, entry.signs))
+    path = download(remote, inside, progress, lambda part: check_zip(part, entry.signs))
     unzip(path, folder)
     path.unlink()
 
 
 def _current(entry: Entry, remote: Remote) -> Remote:
-    """The address that the ogb package gives, where it is installed: it may be newer than ours.
+    """The address in the ogb package, if that is installed, since it may be newer than ours.
 
-    Its table is read and not the package, which looks into the network when it is imported.
+    Only its table is read: importing the package would access the network.
     """
     spec = importlib.util.find_spec("ogb") if entry.name in SETS else None
-    for place in (spec.submodule_search_locations or []) if spec else []:
+    for package in (spec.submodule_search_locations or []) if spec else []:
         task = "linkproppred" if SETS[entry.name].is_links else "nodeproppred"
-        with open(Path(place) / task / "master.csv", newline="") as file:
+        with open(Path(package) / task / "master.csv", newline="") as file:
             table = {row[0]: row for row in csv.reader(file)}
         if entry.name in table[""]:
             return Remote(table["url"][table[""].index(entry.name)], remote.sha256)
@@ -135,18 +139,17 @@ def _read_planetoid(entry: Entry, folder: Path, replace_: bool) -> GraphData:
 
 def _read_amazon(entry: Entry, folder: Path, replace_: bool) -> GraphData:
     split = folder / f"{entry.name.removesuffix('s')}_split.npz"
-    is_there = split.is_file()
+    has_split = split.is_file()
     data = read_npz(
-        folder / entry.signs[0], entry.name, split=split if is_there else None, both=True
+        folder / entry.signs[0], entry.name, split=split if has_split else None, both=True
     )
     check_counts((data.num_nodes, data.num_edges), (entry.nodes, entry.edges), folder)
-    parts = data.split if is_there else _drawn(data.num_nodes, entry.split)
-    told = split.name if is_there else "60/20/20, drawn with seed 0"
-    about = {**data.about, "split": told}
+    parts = data.split if has_split else _random_split(data.num_nodes, entry.split)
+    about = {**data.about, "split": split.name if has_split else "60/20/20, drawn with seed 0"}
     return replace(data, split=parts, about=about).save(replace=replace_)
 
 
-def _drawn(count: int, sizes: tuple[int, int, int]) -> dict[str, np.ndarray]:
+def _random_split(count: int, sizes: tuple[int, int, int]) -> dict[str, np.ndarray]:
     order = np.random.default_rng(0).permutation(count)
     train, valid, test = np.split(order, np.cumsum(sizes)[:-1])
     return {"train": train, "valid": valid, "test": test}
@@ -156,7 +159,7 @@ def _read_ogb(entry: Entry, folder: Path, replace_: bool) -> GraphData:
     return read_ogb(folder, entry.name, replace=replace_, expected=(entry.nodes, entry.edges))
 
 
-PLANETOID_SUMS = {  # of PARTS, in their order
+PLANETOID_SUMS = {  # checksums of the files, in the order of PARTS
     "pubmed": (
         "fbe9cb5c47200d1b7769a26e579be3b7130b556831f9d850e77c4c74f2599b33",
         "e6c807633307a07ed659249006536a147c7999c797f11a2560752990181b41b3",
@@ -203,9 +206,9 @@ def _planetoid(name: str, nodes: int, edges: int, features: int, classes: int, t
         split=(train, 500, 1000),
         source="github.com/kimiyoung/planetoid",
         folder=name,
-        signs=(f"ind.{name}.{PARTS[-1]}",),  # the last that is downloaded
+        signs=(f"ind.{name}.{PARTS[-1]}",),  # the last file that is downloaded
         read=_read_planetoid,
-        remotes=tuple(Remote(f"{base}.{part}", known) for part, known in sums),
+        remotes=tuple(Remote(f"{base}.{part}", sha256) for part, sha256 in sums),
     )
 
 
@@ -239,9 +242,9 @@ def _ogb(
     classes: int,
     split: tuple[int, int, int],
 ) -> Entry:
-    known = SETS[name]
-    task = "linkproppred" if known.is_links else "nodeproppred"
-    url = f"http://snap.stanford.edu/ogb/data/{task}/{known.download}.zip"
+    ogb_set = SETS[name]
+    task = "linkproppred" if ogb_set.is_links else "nodeproppred"
+    url = f"http://snap.stanford.edu/ogb/data/{task}/{ogb_set.download}.zip"
     raw = ("edge.csv.gz", "triplet-type-list.csv.gz", "data.npz", "edge_index_dict.npz")
     signs = (*(f"raw/{sign}" for sign in raw), "adj_full.npz", "ogbl_ddi.npz")
     return Entry(
@@ -260,7 +263,7 @@ def _ogb(
     )
 
 
-# Numbers: those published, as docs/reproduction.md cites them; both directions where both are kept.
+# Published sizes, cited in docs/reproduction.md; both directions where both are stored.
 CATALOG = {
     entry.name: entry
     for entry in [
@@ -275,7 +278,7 @@ CATALOG = {
              349, (629_571, 64_879, 41_939)),
         _ogb("ogbn-products", "products bought together", 2_449_029, 123_718_280, 100, 47,
              (196_615, 39_323, 2_213_091)),
-        _ogb("ogbn-proteins", "proteins that go together", 132_534, 79_122_504, 0, 112,
+        _ogb("ogbn-proteins", "proteins that interact", 132_534, 79_122_504, 0, 112,
              (86_619, 21_236, 24_679)),
         _ogb("ogbl-collab", "authors who write together", 235_868, 2_358_104, 128, 0,
              (1_179_052, 60_084, 46_329)),

@@ -1,4 +1,4 @@
-"""Files from the network: resumed where they broke off, checked, there as a whole or not at all."""
+"""Downloads: resumed after an interruption, verified, and stored as a whole or not at all."""
 
 from __future__ import annotations
 
@@ -18,23 +18,23 @@ from typing import Any
 
 from dynagat.files import checksum, new_folder, write_text
 
-ATTEMPTS = 5  # in a row that bring nothing
-PAUSE = 1.0  # seconds before another attempt, times the failed ones
-TIMEOUT = 60.0
-BLOCK = 1 << 20
+ATTEMPTS = 5  # in a row without new data
+PAUSE = 1.0  # seconds before the next attempt, times the number of failed ones
+TIMEOUT = 60.0  # seconds
+BLOCK = 1 << 20  # bytes
 RECORD = "DOWNLOADED.json"
 
-Tell = Callable[[int, int | None], Any]  # bytes so far, and of how many if that is known
+Progress = Callable[[int, int | None], Any]  # bytes so far, and in total if known
 Check = Callable[[Path], None]  # raises DownloadError
 
 
 class DownloadError(ValueError):
-    """A file that can't be had, in a sentence."""
+    """A file can't be downloaded, or is not the expected one."""
 
 
 @dataclass(frozen=True)
 class Remote:
-    """A file in the network; sha256 is its checksum where we know it."""
+    """A file on a server, and its checksum if it is known."""
 
     url: str
     sha256: str | None = None
@@ -45,53 +45,53 @@ class Remote:
 
 
 def download(
-    remote: Remote, folder: Path, tell: Tell | None = None, check: Check | None = None
+    remote: Remote, folder: Path, progress: Progress | None = None, check: Check | None = None
 ) -> Path:
-    """The file in the folder; what a broken download left in NAME.part is gone on with.
+    """Download a file into a folder; an interrupted download is resumed from NAME.part.
 
-    Its checksum must be the known one; where none is known, it is written down at the first
-    download, in DOWNLOADED.json, and must be the same ever after. `check` looks at it before.
+    The file must have the known checksum. If none is known, the first download records it in
+    DOWNLOADED.json, and later ones must match. `check` examines the file before that.
     """
     folder.mkdir(parents=True, exist_ok=True)
     path, part = folder / remote.file_name, folder / f"{remote.file_name}.part"
     failures = 0
     while True:
-        had = _size(part)
-        why = _fetch(remote.url, part, tell)
+        before = _size(part)
+        why = _fetch(remote.url, part, progress)
         if why is None:
             break
-        failures = 0 if _size(part) > had else failures + 1
+        failures = 0 if _size(part) > before else failures + 1
         if failures == ATTEMPTS:
-            raise DownloadError(f"{remote.url} can't be downloaded: {why}; {_kept(part)}")
+            raise DownloadError(f"{remote.url} can't be downloaded: {why}; {_advice(part)}")
         time.sleep(PAUSE * failures)
     try:
         if check is not None:
             check(part)
-        _check_sum(remote, checksum(part), folder)
+        _check_checksum(remote, checksum(part), folder)
     except DownloadError:
-        _forget(part)
+        _discard(part)
         raise
     os.replace(part, path)
-    _forget(part)
+    _discard(part)
     return path
 
 
-def _fetch(url: str, part: Path, tell: Tell | None) -> str | None:
-    """Add to the part what is missing; None when it is whole, else why it is not."""
+def _fetch(url: str, part: Path, progress: Progress | None) -> str | None:
+    """Append the missing rest to the part; None if it is complete, else the reason why not."""
     start, tag = _size(part), _tag_file(part)
     headers = {"User-Agent": "dynagat"}
-    if start and tag.exists():  # If-Range: if the file has changed since, all of it comes
+    if start and tag.exists():  # If-Range: a file that changed is sent from its start
         headers |= {"Range": f"bytes={start}-", "If-Range": tag.read_text()}
     try:
         with urllib.request.urlopen(
             urllib.request.Request(url, headers=headers), timeout=TIMEOUT
-        ) as answer:
-            return _receive(answer, part, start if answer.status == 206 else 0, tell)
+        ) as response:
+            return _receive(response, part, start if response.status == 206 else 0, progress)
     except urllib.error.HTTPError as error:
         error.close()
-        if error.code == 416 and start:  # nothing is left, or what is there is of another file
-            _forget(part)
-            return "the part that was there did not fit"
+        if error.code == 416 and start:  # the part is longer than the file
+            _discard(part)
+            return "the part downloaded earlier does not fit the file"
         if error.code in (408, 429) or error.code >= 500:
             return f"{error.code} {error.reason}"
         raise DownloadError(f"{url} can't be downloaded: {error.code} {error.reason}") from None
@@ -101,50 +101,53 @@ def _fetch(url: str, part: Path, tell: Tell | None) -> str | None:
         return f"{error or type(error).__name__}"
 
 
-def _receive(answer: Any, part: Path, start: int, tell: Tell | None) -> str | None:
-    length = answer.headers.get("Content-Length")
+def _receive(response: Any, part: Path, start: int, progress: Progress | None) -> str | None:
+    length = response.headers.get("Content-Length")
     total = start + int(length) if length is not None else None
     if total is not None and total - start > shutil.disk_usage(part.parent).free:
-        raise DownloadError(f"{part.parent} has no room for the {total - start:,} bytes to come")
-    tag = answer.headers.get("ETag") or answer.headers.get("Last-Modified")
-    if tag and not tag.startswith("W/"):  # a weak one does not promise the same bytes
+        raise DownloadError(
+            f"{part.parent} has no space for the remaining {total - start:,} bytes of the download"
+        )
+    tag = response.headers.get("ETag") or response.headers.get("Last-Modified")
+    if tag and not tag.startswith("W/"):  # weak tags do not promise identical bytes
         _tag_file(part).write_text(tag)
     else:
         _tag_file(part).unlink(missing_ok=True)
     with open(part, "r+b" if start else "wb") as file:
         file.seek(start)
         file.truncate()
-        while block := answer.read(BLOCK):
+        while block := response.read(BLOCK):
             file.write(block)
-            if tell is not None:
-                tell(file.tell(), total)
+            if progress is not None:
+                progress(file.tell(), total)
         if total is not None and file.tell() != total:
             return f"the connection ended after {file.tell():,} of {total:,} bytes"
     return None
 
 
-def _kept(part: Path) -> str:
+def _advice(part: Path) -> str:
     size = _size(part)
-    return f"{size:,} bytes of it are kept, and the same command goes on" if size else "try again"
+    return f"{size:,} bytes are kept; run the command again to resume" if size else "try again"
 
 
-def _check_sum(remote: Remote, found: str, folder: Path) -> None:
-    """Against the known checksum, or that of the first download, which is written down."""
+def _check_checksum(remote: Remote, actual: str, folder: Path) -> None:
+    """Compare with the known checksum, or with that of the first download, which is recorded."""
     record = folder / RECORD
     seen = json.loads(record.read_text()) if record.exists() else {}
     known = remote.sha256 or seen.get(remote.url)
     if known is None:
-        write_text(record, json.dumps({**seen, remote.url: found}, indent=1))
-    elif found != known:
-        first = "" if remote.sha256 else f" as at the first download, told by {record}"
-        told = f"must have the sha256 {known}{first}, but has {found}"
-        raise DownloadError(f"{remote.url} {told}; it was not kept")
+        write_text(record, json.dumps({**seen, remote.url: actual}, indent=1))
+    elif actual != known:
+        first = "" if remote.sha256 else f" of the first download, recorded in {record}"
+        raise DownloadError(
+            f"{remote.url} must have the sha256 {known}{first}, but has {actual}; it was deleted"
+        )
 
 
 def check_zip(path: Path, needed: tuple[str, ...]) -> None:
-    """A zip whose files have their CRCs, and that holds one of the needed ones, at any depth.
+    """Check the CRCs of a zip file, and that it holds one of the needed files, at any depth.
 
-    A zip that lacks its end may be taken for another one that lies in it: so the names matter.
+    The names matter because a truncated zip may be mistaken for another zip inside it.
     """
     try:
         with zipfile.ZipFile(path) as archive:
@@ -154,8 +157,8 @@ def check_zip(path: Path, needed: tuple[str, ...]) -> None:
     if bad is not None:
         raise DownloadError(f"{path} was cut short or altered: the CRC of {bad} is wrong")
     if not any(f"/{name}".endswith(f"/{sign}") for name in names for sign in needed):
-        listed = ", ".join(needed)
-        raise DownloadError(f"{path} was cut short or altered: it holds none of {listed}")
+        expected = ", ".join(needed)
+        raise DownloadError(f"{path} was cut short or altered: it holds none of {expected}")
 
 
 def unzip(path: Path, folder: Path) -> None:
@@ -198,6 +201,6 @@ def _tag_file(part: Path) -> Path:
     return part.with_name(f"{part.name}.tag")
 
 
-def _forget(part: Path) -> None:
+def _discard(part: Path) -> None:
     for path in (part, _tag_file(part)):
         path.unlink(missing_ok=True)

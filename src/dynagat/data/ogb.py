@@ -1,8 +1,8 @@
-"""OGB's graphs, from their raw folders into the graph store: block by block, so of any size.
+"""OGB's graphs, from their raw folders into the graph store, block by block, so of any size.
 
-An edge of OGB's files leads from its first node, the key, to its second, the query: PyG's
-edge_index. Of sets whose edges OGB keeps once, for both directions, both are stored, one after the
-other, as OGB's own loader has them. Nothing is unpickled but arrays (data/pickles.py).
+The first node of an edge in OGB's files is the key, the second the query, as in PyG's edge_index.
+Where OGB lists an edge once for both directions, both are stored, one after the other, as OGB's own
+loader does. Nothing but arrays is unpickled (data/pickles.py).
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ from dynagat.data.store import (
     store_folder,
 )
 
-MADE = "MADE"  # a file that marks a folder of made-up data
+MADE = "MADE"  # file that marks a folder of synthetic data
 ENDS = ("edge", "edge_neg", "source_node", "target_node", "target_node_neg")
 
 
 @dataclass(frozen=True)
 class OgbSet:
-    """What OGB's own loader knows of a set beside its files."""
+    """Facts about a dataset of OGB that are not in its files."""
 
     name: str
-    download: str  # the folder in its zip, and the zip's name
-    split: str  # the folder of the official split
-    both: bool = False  # whether an edge of the file stands for both directions
+    download: str  # name of the zip file, and of the folder in it
+    split: str  # name of the folder of the official split
+    both: bool = False  # whether an edge in the file stands for both directions
     features: bool = True  # whether its nodes have features
 
     @property
@@ -70,15 +70,15 @@ def read_ogb(
     replace: bool = False,
     expected: tuple[int, int] | None = None,
 ) -> GraphData:
-    """Store the graph of a folder that holds raw/ and split/, and open it.
+    """Store the graph of a folder with raw/ and split/, and open it.
 
     Args:
-        folder: as OGB's download has it, or its own loader: arxiv, ogbn_arxiv, ogbn-arxiv.
-        name: what the graph is called; by default OGB's name. Which of OGB's sets it is, is told by
-            this name or else by the folder's.
-        path: where it is stored; by default under its name in the store.
-        replace: whether a stored graph may be replaced.
-        expected: the nodes and stored edges there must be, unless the folder's data are made up.
+        folder: named as in OGB's download or by its loader: arxiv, ogbn_arxiv, ogbn-arxiv.
+        name: of the graph; by default OGB's name. The dataset is recognised by this name, or else
+            by the name of the folder.
+        path: of the stored graph; by default under its name in the store.
+        replace: whether to replace a stored graph.
+        expected: numbers of nodes and of stored edges to check, unless the data are synthetic.
     """
     folder = Path(folder)
     which = recognised(folder, name)
@@ -104,11 +104,11 @@ def read_ogb(
     return open_graph(path or store_folder() / name)
 
 
-def check_counts(found: tuple[int, int], expected: tuple[int, int], source: Any) -> None:
-    """A published data set must have its published numbers of nodes and edges."""
-    if found != expected:
-        told = "{:,} nodes and {:,} edges".format
-        raise ValueError(f"{source} must have {told(*expected)}, but has {told(*found)}")
+def check_counts(actual: tuple[int, int], expected: tuple[int, int], source: Any) -> None:
+    """A published dataset must have its published numbers of nodes and edges."""
+    if actual != expected:
+        sizes = "{:,} nodes and {:,} edges".format
+        raise ValueError(f"{source} must have {sizes(*expected)}, but has {sizes(*actual)}")
 
 
 def _total(layout: Layout, which: OgbSet) -> tuple[int, int]:
@@ -117,7 +117,7 @@ def _total(layout: Layout, which: OgbSet) -> tuple[int, int]:
 
 
 def recognised(folder: Path, name: str | None) -> OgbSet:
-    """Which set a folder holds: by the name that is given, or by its own."""
+    """The dataset in a folder, by the given name or by that of the folder."""
     for each in SETS.values():
         if name == each.name:
             return each
@@ -126,18 +126,18 @@ def recognised(folder: Path, name: str | None) -> OgbSet:
         if own.replace("_", "-") == each.name or own == each.download:
             return each
     known = ", ".join(SETS)
-    raise ValueError(f"{folder} must be called by the OGB set that it holds: one of {known}")
+    raise ValueError(f"{folder} must be named after the OGB dataset that it holds: one of {known}")
 
 
 def _check_features(layout: Layout, which: OgbSet, folder: Path) -> None:
-    is_whole = (folder / "raw" / "edge.csv.gz").is_file()  # not what we keep of it ourselves
-    if which.features and is_whole and "x" not in layout.nodes[NODE]:
+    is_download = (folder / "raw" / "edge.csv.gz").is_file()  # other layouts may lack features
+    if which.features and is_download and "x" not in layout.nodes[NODE]:
         path = folder / "raw" / "node-feat.csv.gz"
-        raise ValueError(f"{path} is missing; OGB's download of {which.name} has it")
+        raise ValueError(f"{path} is missing; OGB's download of {which.name} contains it")
 
 
 def _store(writer: Writer, name: str, rows: Rows | np.ndarray, count: int, times: int = 1) -> None:
-    """Append the blocks; there must be `count` rows, of which each is stored `times`."""
+    """Append the blocks; there must be `count` rows, each of which is stored `times` times."""
     if isinstance(rows, np.ndarray):
         rows = Rows(Path(name), rows.dtype, rows.shape[1:], iter([rows]), lines=False)
     growing, seen = writer.grow(name, rows.dtype, rows.row_shape), 0
@@ -182,18 +182,18 @@ def _end_counts(
 ) -> tuple[int, int]:
     for end in (kind[0], kind[2]):
         if end not in counts:
-            raise ValueError(f"{edges.pairs.source}: there are no nodes of type {end!r}")
+            raise ValueError(f"{edges.pairs.source}: nodes of type {end!r} are missing")
     return counts[kind[0]], counts[kind[2]]
 
 
 def _store_targets(writer: Writer, layout: Layout, folder: Path, which: OgbSet) -> dict[str, Any]:
-    """The labels and the split of the type that has them."""
+    """Store the labels and the split of the node type that has labels."""
     if len(layout.labels) != 1:
-        raise ValueError(f"{folder}: one type must have labels, but {len(layout.labels)} have")
+        raise ValueError(f"{folder}: one node type must have labels, but {len(layout.labels)} have")
     ((kind, labels),) = layout.labels.items()
     count = layout.counts[kind]
     if len(labels) != count:
-        raise ValueError(f"{folder}: there must be {count} labels, but are {len(labels)}")
+        raise ValueError(f"{folder}: there must be {count} labels, but there are {len(labels)}")
     for part, index in _node_split(folder / "split" / which.split, kind, count).items():
         writer.add(f"split/{part}", index)
     task: dict[str, Any] = {"node_type": kind, "target": "label"}
@@ -208,34 +208,33 @@ def _store_targets(writer: Writer, layout: Layout, folder: Path, which: OgbSet) 
 
 
 def _class_names(folder: Path, count: int) -> list[str]:
-    """Those of mapping/labelidx2NAME.csv.gz, if it is there; else their numbers."""
+    """The names in mapping/labelidx2NAME.csv.gz if it exists, else the class indices."""
     for path in sorted((folder / "mapping").glob("labelidx2*.csv.gz")):
-        named = {row[0]: row[1] for row in csv_table(path)[1:] if len(row) > 1}
-        return [named.get(str(each), str(each)) for each in range(max(count, len(named)))]
+        names = {row[0]: row[1] for row in csv_table(path)[1:] if len(row) > 1}
+        return [names.get(str(each), str(each)) for each in range(max(count, len(names)))]
     return [str(each) for each in range(count)]
 
 
 def _node_split(folder: Path, kind: str, count: int) -> dict[str, np.ndarray]:
-    found: dict[str, np.ndarray]
+    split: dict[str, np.ndarray] = {}
     if (folder / "split_dict.pt").is_file():
-        held = read_torch_pickle(folder / "split_dict.pt")
-        found = {part: np.asarray(_of_kind(held, part, kind, folder)) for part in SPLITS}
+        content = read_torch_pickle(folder / "split_dict.pt")
+        split = {part: np.asarray(_of_kind(content, part, kind, folder)) for part in SPLITS}
     else:
         inner = folder / (typed_split_kind(folder) or "")
-        found = {}
         for part in SPLITS:
             path = inner / f"{part}.csv.gz"
             if not path.is_file():
-                raise ValueError(f"{path} is missing; the official split has it")
-            found[part] = csv_rows(path, np.int64, columns=1).whole()
-    check_split(found, count, folder)
-    return found
+                raise ValueError(f"{path} is missing; the official split contains it")
+            split[part] = csv_rows(path, np.int64, columns=1).whole()
+    check_split(split, count, folder)
+    return split
 
 
-def _of_kind(held: Any, part: str, kind: str, folder: Path) -> Any:
-    if not isinstance(held, dict) or part not in held:
+def _of_kind(content: Any, part: str, kind: str, folder: Path) -> Any:
+    if not isinstance(content, dict) or part not in content:
         raise ValueError(f"{folder / 'split_dict.pt'} has no part {part!r}")
-    return held[part][kind] if isinstance(held[part], dict) else held[part]
+    return content[part][kind] if isinstance(content[part], dict) else content[part]
 
 
 def _store_links(writer: Writer, layout: Layout, folder: Path, which: OgbSet) -> dict[str, Any]:
@@ -250,22 +249,21 @@ def _store_links(writer: Writer, layout: Layout, folder: Path, which: OgbSet) ->
 
 
 def _link_split(layout: Layout, folder: Path) -> Iterator[tuple[str, np.ndarray, Path]]:
-    """The arrays of the three parts, each file in memory for itself."""
+    """The arrays of the three parts; one file at a time is in memory."""
     for name, array in layout.pairs.items():
         yield name, array, folder
     for part in () if layout.pairs else SPLITS:
         path = folder / f"{part}.pt"
         if not path.is_file():
-            raise ValueError(f"{path} is missing; the official split has it")
-        held = read_torch_pickle(path)
-        for name, array in _arrays_of(held, path).items():
+            raise ValueError(f"{path} is missing; the official split contains it")
+        for name, array in _arrays_of(read_torch_pickle(path), path).items():
             yield f"{part}/{name}", array, path
 
 
-def _arrays_of(held: Any, path: Path) -> dict[str, np.ndarray]:
-    if not isinstance(held, dict) or not held:
-        raise ValueError(f"{path} must hold arrays by name, but holds a {type(held).__name__}")
-    for name, array in held.items():
+def _arrays_of(content: Any, path: Path) -> dict[str, np.ndarray]:
+    if not isinstance(content, dict) or not content:
+        raise ValueError(f"{path} must hold arrays by name, but holds a {type(content).__name__}")
+    for name, array in content.items():
         if not isinstance(array, np.ndarray) or array.dtype.kind not in "biuf":
             raise ValueError(f"{path}: {name} must be an array of numbers")
-    return held
+    return content

@@ -1,15 +1,15 @@
-"""The layouts that OGB's graphs come in, each told as what it has: counts, and rows to be read.
+"""The file layouts of OGB's graphs, each as a Layout: counts, and rows to read.
 
 raw/edge.csv.gz                 one type of nodes, tables of text (arxiv, products, proteins, links)
 raw/triplet-type-list.csv.gz    several types, tables of text (mag)
 raw/data.npz                    one type of nodes, arrays
 raw/edge_index_dict.npz         several types, arrays
-adj_full.npz                    arxiv's edges as a CSR matrix in which a row cites its columns,
-                                beside OGB's own labels, years and split
-ogbl_ddi.npz                    ddi's edges and pairs, by the names of OGB's split
+adj_full.npz                    arxiv's edges as a CSR matrix in which rows cite columns, together
+                                with OGB's labels, years and split
+ogbl_ddi.npz                    ddi's edges and pairs, under the names of OGB's split
 
-Of OGB's names node-feat becomes x, edge-feat becomes attr, node_year becomes year of nodes,
-edge_weight becomes weight of edges, and so on.
+OGB's node-feat becomes x, edge-feat becomes attr, node_year becomes year of nodes, edge_weight
+becomes weight of edges, and so on.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from dynagat.data.blocks import Rows, csv_numbers, csv_rows, csv_table, npz_rows
 from dynagat.data.store import EDGE, NODE, EdgeType
 
 RELATION_SIGN = "___"
-PAIR_BLOCK = 1 << 20  # edges of an array that are handed on at once
+PAIR_BLOCK = 1 << 20  # edges per block
 
 
 @dataclass(frozen=True)
@@ -43,12 +43,14 @@ class Layout:
     counts: Mapping[str, int]  # of nodes, by type
     nodes: Mapping[str, Mapping[str, Rows | np.ndarray]]
     edges: Mapping[EdgeType, EdgeRows]
-    labels: Mapping[str, np.ndarray]  # by type: [N] or [N, labels] of float64, nan where not known
-    pairs: Mapping[str, np.ndarray] = field(default_factory=dict)  # the split, if it came along
+    labels: Mapping[str, np.ndarray]  # by type: [N] or [N, labels] float64, nan where unknown
+    pairs: Mapping[str, np.ndarray] = field(
+        default_factory=dict
+    )  # the split, if it is in the same file
 
 
 def read_layout(folder: Path) -> Layout:
-    """Whichever layout a folder has."""
+    """The layout of a folder, recognised by the files in it."""
     raw = folder / "raw"
     known = {
         raw / "edge.csv.gz": _text,
@@ -62,34 +64,37 @@ def read_layout(folder: Path) -> Layout:
         if path.is_file():
             return read(folder)
     names = ", ".join(str(path.relative_to(folder)) for path in known)
-    raise ValueError(f"{folder} is no folder of OGB's files: it has none of {names}")
+    raise ValueError(f"{folder} is not a folder of OGB's files: it has none of {names}")
 
 
 def _text(folder: Path) -> Layout:
     raw = folder / "raw"
-    count, edge_count = _sole(raw / "num-node-list.csv.gz"), _sole(raw / "num-edge-list.csv.gz")
+    count, edge_count = (
+        _single_number(raw / "num-node-list.csv.gz"),
+        _single_number(raw / "num-edge-list.csv.gz"),
+    )
     pairs = csv_rows(raw / "edge.csv.gz", np.int64, columns=2)
-    edges = EdgeRows(edge_count, pairs, _found(raw, "edge"))
+    edges = EdgeRows(edge_count, pairs, _arrays_in(raw, "edge"))
     labels = _labels(raw / "node-label.csv.gz")
-    return Layout({NODE: count}, {NODE: _found(raw, "node")}, {EDGE: edges}, labels)
+    return Layout({NODE: count}, {NODE: _arrays_in(raw, "node")}, {EDGE: edges}, labels)
 
 
-def _found(folder: Path, what: str) -> dict[str, Rows | np.ndarray]:
-    """node-feat or edge-feat, and the files beside it such as node_year or edge_weight."""
-    found: dict[str, Rows | np.ndarray] = {}
+def _arrays_in(folder: Path, what: str) -> dict[str, Rows | np.ndarray]:
+    """node-feat or edge-feat, and the files next to it such as node_year or edge_weight."""
+    arrays: dict[str, Rows | np.ndarray] = {}
     features = folder / f"{what}-feat.csv.gz"
     if features.is_file():
-        found["x" if what == "node" else "attr"] = _wide(csv_rows(features, np.float32))
+        arrays["x" if what == "node" else "attr"] = _wide(csv_rows(features, np.float32))
     for path in sorted(folder.glob(f"{what}_*.csv.gz")):
-        found[path.name.removesuffix(".csv.gz").removeprefix(f"{what}_")] = csv_numbers(path)
-    species = folder / "species.csv.gz"  # the name that proteins' download has it under
+        arrays[path.name.removesuffix(".csv.gz").removeprefix(f"{what}_")] = csv_numbers(path)
+    species = folder / "species.csv.gz"  # its name in the download of ogbn-proteins
     if what == "node" and species.is_file():
-        found["species"] = csv_numbers(species)
-    return found
+        arrays["species"] = csv_numbers(species)
+    return arrays
 
 
 def _wide(rows: Rows) -> Rows:
-    """Features are a matrix, also if there is but one."""
+    """Features are a matrix even if there is only one."""
     if rows.row_shape:
         return rows
     return Rows(rows.source, rows.dtype, (1,), (each[:, None] for each in rows.blocks))
@@ -101,24 +106,27 @@ def _labels(path: Path, kind: str = NODE) -> dict[str, np.ndarray]:
     return {kind: csv_rows(path, np.float64, nan=True).whole()}
 
 
-def _sole(path: Path) -> int:
-    """The number in a file of one number: OGB's files of node and link sets hold one graph."""
-    found = csv_rows(_needed(path), np.int64, columns=1).whole()
-    if len(found) != 1:
-        raise ValueError(f"{path} must tell of one graph, but tells of {len(found)}")
-    return int(found[0])
+def _single_number(path: Path) -> int:
+    """The number in a file that has one number per graph."""
+    return _single(csv_rows(_needed(path), np.int64, columns=1).whole(), str(path))
+
+
+def _single(numbers: np.ndarray, source: str) -> int:
+    if numbers.shape != (1,):
+        raise ValueError(f"{source} must hold one number, for one graph, but holds {numbers.size}")
+    return int(numbers[0])
 
 
 def _needed(path: Path) -> Path:
     if not path.is_file():
-        raise ValueError(f"{path} is missing; OGB's download of this data set has it")
+        raise ValueError(f"{path} is missing; OGB's download of this dataset contains it")
     return path
 
 
 def _typed_text(folder: Path) -> Layout:
     raw = folder / "raw"
     counts = {kind: int(n) for kind, n in _flags(raw / "num-node-dict.csv.gz").items()}
-    nodes = {kind: _found(raw / "node-feat" / kind, "node") for kind in counts}
+    nodes = {kind: _arrays_in(raw / "node-feat" / kind, "node") for kind in counts}
     has_features = _flags(raw / "nodetype-has-feat.csv.gz")
     for kind in counts:
         if has_features.get(kind) == "True":
@@ -126,9 +134,9 @@ def _typed_text(folder: Path) -> Layout:
     edges = {}
     for kind in sorted(tuple(row) for row in csv_table(raw / "triplet-type-list.csv.gz")):
         inner = raw / "relations" / RELATION_SIGN.join(kind)
-        count = _sole(inner / "num-edge-list.csv.gz")
+        count = _single_number(inner / "num-edge-list.csv.gz")
         pairs = csv_rows(_needed(inner / "edge.csv.gz"), np.int64, columns=2)
-        edges[kind] = EdgeRows(count, pairs, _found(inner, "edge"))
+        edges[kind] = EdgeRows(count, pairs, _arrays_in(inner, "edge"))
     labels: dict[str, np.ndarray] = {}
     for kind, has in _flags(raw / "nodetype-has-label.csv.gz").items():
         if has == "True":
@@ -137,21 +145,23 @@ def _typed_text(folder: Path) -> Layout:
 
 
 def _flags(path: Path) -> dict[str, str]:
-    """A file of two lines: the types of nodes, and something about each."""
+    """The content of a file of two lines: the node types, and a value for each."""
     rows = csv_table(_needed(path))
     if len(rows) != 2 or len(rows[0]) != len(rows[1]):
-        raise ValueError(f"{path} must have a line of node types and one of their values")
+        raise ValueError(
+            f"{path} must have two lines of equal length: node types, and a value for each"
+        )
     return dict(zip(*rows, strict=True))
 
 
 def typed_split_kind(folder: Path) -> str | None:
-    """Whose nodes a split of several types splits, or None if the file that tells is not there."""
+    """The node type that a split of several types divides; None if its file is missing."""
     path = folder / "nodetype-has-split.csv.gz"
     if not path.is_file():
         return None
     kinds = [kind for kind, has in _flags(path).items() if has == "True"]
     if len(kinds) != 1:
-        raise ValueError(f"{path} must name one type that is split, but names {len(kinds)}")
+        raise ValueError(f"{path} must name one node type that has a split, but names {len(kinds)}")
     return kinds[0]
 
 
@@ -161,7 +171,10 @@ def _arrays(folder: Path) -> Layout:
     for name in ("edge_index", "num_nodes_list", "num_edges_list"):
         if name not in names:
             raise ValueError(f"{path} has no array {name!r}; it has {', '.join(names)}")
-    count, edge_count = _sole_of(path, "num_nodes_list"), _sole_of(path, "num_edges_list")
+    count, edge_count = (
+        _single_number_of(path, "num_nodes_list"),
+        _single_number_of(path, "num_edges_list"),
+    )
     of_nodes = [each for each in names if each.startswith("node_")]
     of_edges = [each for each in names if each.startswith("edge_") and each != "edge_index"]
     node_arrays = {_short(name): _rows(path, name, name) for name in of_nodes}
@@ -181,18 +194,15 @@ def _short(name: str) -> str:
 
 
 def _rows(path: Path, name: str, what: str) -> Rows:
-    """An array of an .npz file; one column is as none, but for features."""
+    """An array in an .npz file; one column becomes a vector, except for features."""
     rows = npz_rows(path, name)
     if rows.row_shape != (1,) or what.endswith("_feat"):
         return rows
     return Rows(path, rows.dtype, (), (each[:, 0] for each in rows.blocks), lines=False)
 
 
-def _sole_of(path: Path, name: str) -> int:
-    found = npz_rows(path, name).whole()
-    if found.shape != (1,):
-        raise ValueError(f"{path}: {name} must tell of one graph, but tells of {len(found)}")
-    return int(found[0])
+def _single_number_of(path: Path, name: str) -> int:
+    return _single(npz_rows(path, name).whole(), f"{path}: {name}")
 
 
 def _floats(labels: np.ndarray) -> np.ndarray:
@@ -201,7 +211,7 @@ def _floats(labels: np.ndarray) -> np.ndarray:
 
 
 def _pairs(path: Path, name: str) -> Rows:
-    """An edge_index of shape [2, E] as pairs; the array is gone through twice, side by side."""
+    """An edge_index of shape [2, E] as pairs; both rows are read at the same time."""
     shape = blocks.npz_shape(path, name)
     if len(shape) != 2 or shape[0] != 2:
         raise ValueError(f"{path}: {name} must be of shape [2, edges], but is of {list(shape)}")
@@ -213,7 +223,9 @@ def _pairs(path: Path, name: str) -> Rows:
 def _typed_arrays(folder: Path) -> Layout:
     raw = folder / "raw"
     count_file = _needed(raw / "num_nodes_dict.npz")
-    counts = {kind: _sole_of(count_file, kind) for kind in sorted(blocks.npz_names(count_file))}
+    counts = {
+        kind: _single_number_of(count_file, kind) for kind in sorted(blocks.npz_names(count_file))
+    }
     nodes: dict[str, dict[str, Rows | np.ndarray]] = {kind: {} for kind in counts}
     edge_arrays: dict[str, dict[str, Rows | np.ndarray]] = {}
     for path in sorted(raw.glob("*.npz")):
@@ -227,7 +239,7 @@ def _typed_arrays(folder: Path) -> Layout:
     num_file = _needed(raw / "num_edges_dict.npz")
     for name in sorted(blocks.npz_names(pair_file)):
         kind = tuple(name.split(RELATION_SIGN))
-        count, pairs = _sole_of(num_file, name), _pairs(pair_file, name)
+        count, pairs = _single_number_of(num_file, name), _pairs(pair_file, name)
         edges[kind] = EdgeRows(count, pairs, edge_arrays.get(name, {}))
     labels, label_file = {}, raw / "node-label.npz"
     for kind in blocks.npz_names(label_file) if label_file.is_file() else ():
@@ -240,20 +252,25 @@ def _matrix(folder: Path) -> Layout:
     names = blocks.npz_names(path)
     for name in ("indptr", "indices"):
         if name not in names:
-            raise ValueError(f"{path} has no array {name!r}: it is no CSR matrix")
+            raise ValueError(f"{path} has no array {name!r}, so it is not a CSR matrix")
     indptr, indices = (npz_rows(path, name).whole() for name in ("indptr", "indices"))
-    count, edge_count = _sole(raw / "num-node-list.csv.gz"), _sole(raw / "num-edge-list.csv.gz")
+    count, edge_count = (
+        _single_number(raw / "num-node-list.csv.gz"),
+        _single_number(raw / "num-edge-list.csv.gz"),
+    )
     if len(indptr) != count + 1 or indptr[-1] != len(indices) or (np.diff(indptr) < 0).any():
-        raise ValueError(f"{path} must be a CSR matrix of {count} rows, but its indptr is not")
+        raise ValueError(
+            f"{path} must be a CSR matrix of {count} rows, but its indptr does not fit"
+        )
     edges = EdgeRows(
-        edge_count, Rows(path, np.dtype(np.int64), (2,), _walk(indptr, indices), False)
+        edge_count, Rows(path, np.dtype(np.int64), (2,), _matrix_blocks(indptr, indices), False)
     )
     labels = _labels(_needed(raw / "node-label.csv.gz"))
-    return Layout({NODE: count}, {NODE: _found(raw, "node")}, {EDGE: edges}, labels)
+    return Layout({NODE: count}, {NODE: _arrays_in(raw, "node")}, {EDGE: edges}, labels)
 
 
-def _walk(indptr: np.ndarray, indices: np.ndarray) -> Iterator[np.ndarray]:
-    """Pairs of row and column, some rows at a time."""
+def _matrix_blocks(indptr: np.ndarray, indices: np.ndarray) -> Iterator[np.ndarray]:
+    """Pairs of row and column, block by block."""
     step = max(1, PAIR_BLOCK * (len(indptr) - 1) // max(1, len(indices)))
     for first, last in pairwise([*range(0, len(indptr) - 1, step), len(indptr) - 1]):
         row = np.repeat(np.arange(first, last), np.diff(indptr[first : last + 1]))
@@ -262,13 +279,13 @@ def _walk(indptr: np.ndarray, indices: np.ndarray) -> Iterator[np.ndarray]:
 
 def _drug_pairs(folder: Path) -> Layout:
     path = folder / "ogbl_ddi.npz"
-    held = ("train_edge", "valid_edge", "valid_edge_neg", "test_edge", "test_edge_neg")
+    wanted = ("train_edge", "valid_edge", "valid_edge_neg", "test_edge", "test_edge_neg")
     names = blocks.npz_names(path)
-    if missing := [name for name in (*held, "num_nodes") if name not in names]:
+    if missing := [name for name in (*wanted, "num_nodes") if name not in names]:
         raise ValueError(f"{path} has no array {missing[0]!r}; it has {', '.join(names)}")
     with blocks.reading(path), np.load(path, allow_pickle=False) as file:
         count = int(file["num_nodes"])
-        split = {name.replace("_", "/", 1): file[name].astype(np.int64) for name in held}
+        split = {name.replace("_", "/", 1): file[name].astype(np.int64) for name in wanted}
     train = split["train/edge"]
     edges = EdgeRows(len(train), Rows(path, train.dtype, (2,), iter([train]), False))
     return Layout({NODE: count}, {NODE: {}}, {EDGE: edges}, {}, split)

@@ -1,4 +1,4 @@
-"""Pickles of others, read without running anything of theirs: arrays, lists, dictionaries only."""
+"""Safe reading of pickle files: only arrays, sparse matrices, lists and dictionaries."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import numpy as np
 
 
 class SparseRows:
-    """The parts of a pickled scipy.sparse.csr_matrix: data, indices, indptr and _shape."""
+    """A pickled scipy.sparse.csr_matrix: data, indices, indptr and _shape."""
 
     data: np.ndarray
     indices: np.ndarray
@@ -27,19 +27,19 @@ class SparseRows:
 
     def dense(self) -> np.ndarray:
         """[rows, columns] float32"""
-        found = np.zeros(self.shape, np.float32)
+        dense = np.zeros(self.shape, np.float32)
         row = np.repeat(np.arange(self.shape[0]), np.diff(self.indptr))
-        np.add.at(found, (row, self.indices), self.data)
-        return found
+        np.add.at(dense, (row, self.indices), self.data)
+        return dense
 
 
 def _encode(text: str, encoding: str = "latin1") -> bytes:
-    if encoding != "latin1":  # what Python writes for bytes; other codecs are programs
+    if encoding != "latin1":  # the only one that Python writes; other codecs may run code
         raise pickle.UnpicklingError(f"it encodes bytes as {encoding!r}")
     return text.encode("latin1")
 
 
-_reconstruct = np.empty(0).__reduce__()[0]  # under whichever name this numpy has it
+_reconstruct = np.empty(0).__reduce__()[0]  # its module differs between numpy versions
 KNOWN: dict[tuple[str, str], Any] = {
     ("scipy.sparse.csr", "csr_matrix"): SparseRows,
     ("scipy.sparse._csr", "csr_matrix"): SparseRows,
@@ -61,8 +61,10 @@ class _Unpickler(pickle.Unpickler):
 
     def find_class(self, module_name: str, global_name: str, /) -> Any:
         if (module_name, global_name) not in KNOWN:
-            known = "it may hold arrays, sparse matrices, lists and dictionaries only"
-            raise _Refused(f"{self._path} holds a {module_name}.{global_name}, but {known}")
+            known = "arrays, sparse matrices, lists and dictionaries"
+            raise _Refused(
+                f"{self._path} holds a {module_name}.{global_name}, but may hold only {known}"
+            )
         return KNOWN[module_name, global_name]
 
     def persistent_load(self, pid: Any, /) -> Any:
@@ -70,24 +72,24 @@ class _Unpickler(pickle.Unpickler):
 
 
 class _Refused(ValueError):
-    """Told in a sentence already."""
+    """The message names the file already."""
 
 
 def read_pickle(path: Path) -> Any:
-    """What a file holds that Python 2 or 3 pickled; refused if it holds anything but KNOWN."""
-    with _told(path), open(path, "rb") as file:
+    """The content of a file pickled by Python 2 or 3; an error if it holds anything but KNOWN."""
+    with _explain_errors(path), open(path, "rb") as file:
         return _Unpickler(file, path).load()
 
 
 def read_torch_pickle(path: Path) -> Any:
-    """The same of a file that torch.save wrote, in its old form or as a zip; of numpy arrays only.
+    """The same for a file of numpy arrays that torch.save wrote, as a zip or in the old format.
 
-    torch.load(weights_only=True) reads pickles of protocol 2 alone, and OGB's are of others too.
+    torch.load(weights_only=True) reads only pickle protocol 2, but OGB uses others as well.
     """
-    with _told(path):
+    with _explain_errors(path):
         if not zipfile.is_zipfile(path):
             with open(path, "rb") as file:
-                for _ in range(3):  # magic number, version, of which system
+                for _ in range(3):  # magic number, protocol version, system information
                     _Unpickler(file, path).load()
                 return _Unpickler(file, path).load()
         with zipfile.ZipFile(path) as archive:
@@ -97,7 +99,7 @@ def read_torch_pickle(path: Path) -> Any:
 
 
 @contextmanager
-def _told(path: Path) -> Iterator[None]:
+def _explain_errors(path: Path) -> Iterator[None]:
     try:
         yield
     except (_Refused, OSError):

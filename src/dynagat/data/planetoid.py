@@ -1,15 +1,14 @@
 """Planetoid's citation graphs (PubMed, Cora, Citeseer) from their original ind.NAME.* files.
 
-Edges are stored in both directions, once each, without the self-loops of the files (PubMed has 3,
-Citeseer 124), as the published counts say. Features are as in the files: whether rows are
-divided by their sums is a benchmark's matter. Nodes of Citeseer that no file describes have
-features of zero and an unknown class (-1).
+Edges are stored in both directions, once each, and without the self-loops of the files (PubMed has
+3, Citeseer 124), which gives the published counts. Features are those of the files; row
+normalisation is left to the benchmarks. Nodes of Citeseer that are missing in the files get zero
+features and the unknown class -1.
 """
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -18,11 +17,11 @@ from dynagat.data.pickles import SparseRows, read_pickle
 from dynagat.data.store import EDGE, NODE, Edges, GraphData, Nodes
 
 PARTS = ("x", "y", "tx", "ty", "allx", "ally", "graph", "test.index")
-NUM_VALID = 500  # the nodes after the training ones, in every published result
+NUM_VALID = 500  # the nodes after the training nodes, as in all published results
 
 
 def read_planetoid(folder: Path | str, name: str | None = None) -> GraphData:
-    """The graph of a folder's ind.NAME.* files; NAME is found if the folder holds one graph."""
+    """The graph of a folder's ind.NAME.* files; NAME is optional if the folder holds one graph."""
     folder = Path(folder)
     file_name = _file_name(folder, name)
     paths = {part: folder / f"ind.{file_name}.{part}" for part in PARTS}
@@ -32,14 +31,14 @@ def read_planetoid(folder: Path | str, name: str | None = None) -> GraphData:
             raise ValueError(f"{path} is missing; Planetoid's files are {expected}")
     x_train, y_train = _dense(paths["x"]), _dense(paths["y"])
     if len(x_train) != len(y_train):
-        told = f"{len(y_train)} rows as ind.{file_name}.y, but has {len(x_train)}"
-        raise ValueError(f"{paths['x']} must have {told}")
-    tested = _test_index(paths["test.index"])
-    x, y = _whole(paths, "x", tested), _whole(paths, "y", tested)
+        expected = f"{len(y_train)} rows, like ind.{file_name}.y"
+        raise ValueError(f"{paths['x']} must have {expected}, but has {len(x_train)}")
+    test = _test_index(paths["test.index"])
+    x, y = _all_rows(paths, "x", test), _all_rows(paths, "y", test)
     count = len(x)
     labels = np.where(y.any(1), y.argmax(1), -1).astype(np.int64)
     train = np.arange(len(y_train))
-    split = {"train": train, "valid": np.arange(len(train), len(train) + NUM_VALID), "test": tested}
+    split = {"train": train, "valid": np.arange(len(train), len(train) + NUM_VALID), "test": test}
     check_split(split, count, folder)
     classes = [str(each) for each in range(y.shape[1])]
     task = {"kind": "classification", "node_type": NODE, "classes": classes, "target": "topic"}
@@ -50,52 +49,58 @@ def read_planetoid(folder: Path | str, name: str | None = None) -> GraphData:
 
 
 def _file_name(folder: Path, name: str | None) -> str:
-    found = sorted(path.name.split(".")[1] for path in folder.glob("ind.*.graph"))
-    if name is not None and (name in found or len(found) != 1):
+    names = sorted(path.name.split(".")[1] for path in folder.glob("ind.*.graph"))
+    if name is not None and (name in names or len(names) != 1):
         return name
-    if len(found) != 1:
-        held = ", ".join(found) or "none"
-        raise ValueError(f"{folder} must hold the ind.*.graph file of one graph, but holds {held}")
-    return found[0]
+    if len(names) != 1:
+        known = ", ".join(names) or "none"
+        raise ValueError(f"{folder} must hold the ind.*.graph file of one graph, but holds {known}")
+    return names[0]
 
 
-def _whole(paths: dict[str, Path], what: str, tested: np.ndarray) -> np.ndarray:
-    """Rows of all nodes: those of allx or ally, and those of the test nodes at their places."""
-    known, test = _dense(paths[f"all{what}"]), _dense(paths[f"t{what}"])
-    if len(test) != len(tested) or known.shape[1] != test.shape[1]:
-        told = f"has shape {test.shape}, but {len(tested)} rows of {known.shape[1]} are expected"
-        raise ValueError(f"{paths[f't{what}']} {told}")
-    found = np.zeros((max(len(known), int(tested.max()) + 1), known.shape[1]), np.float32)
-    found[: len(known)] = known
-    found[tested] = test
-    return found
+def _all_rows(paths: dict[str, Path], what: str, test: np.ndarray) -> np.ndarray:
+    """The rows of all nodes: those of allx or ally, then those of tx or ty at the test nodes."""
+    others, of_test = _dense(paths[f"all{what}"]), _dense(paths[f"t{what}"])
+    if len(of_test) != len(test) or others.shape[1] != of_test.shape[1]:
+        raise ValueError(
+            f"{paths[f't{what}']} must have shape {(len(test), others.shape[1])}, "
+            f"but has {of_test.shape}"
+        )
+    rows = np.zeros((max(len(others), int(test.max()) + 1), others.shape[1]), np.float32)
+    rows[: len(others)] = others
+    rows[test] = of_test
+    return rows
 
 
 def _dense(path: Path) -> np.ndarray:
-    found = read_pickle(path)
-    if isinstance(found, SparseRows):
-        return found.dense()
-    if not isinstance(found, np.ndarray) or found.ndim != 2 or found.dtype.kind not in "biuf":
-        raise ValueError(f"{path} must hold a matrix of numbers, but holds {_told(found)}")
-    return found
+    matrix = read_pickle(path)
+    if isinstance(matrix, SparseRows):
+        return matrix.dense()
+    if not isinstance(matrix, np.ndarray) or matrix.ndim != 2 or matrix.dtype.kind not in "biuf":
+        raise ValueError(
+            f"{path} must hold a matrix of numbers, but holds a {type(matrix).__name__}"
+        )
+    return matrix
 
 
 def _test_index(path: Path) -> np.ndarray:
-    found = []
+    nodes = []
     for line, text in enumerate(path.read_text().splitlines(), 1):
         if not text.strip().isdigit():
-            raise ValueError(f"{path}, line {line}: a node's number is expected, but is {text!r}")
-        found.append(int(text))
-    if not found:
-        raise ValueError(f"{path} is empty; it must hold the numbers of the test nodes")
-    return np.array(found, np.int64)
+            raise ValueError(f"{path}, line {line}: must be a node index, but is {text!r}")
+        nodes.append(int(text))
+    if not nodes:
+        raise ValueError(f"{path} is empty, but must hold the indices of the test nodes")
+    return np.array(nodes, np.int64)
 
 
 def _edges(path: Path, count: int) -> Edges:
-    """The file's own pairs, without self-loops: a node and each of its neighbours."""
+    """The pairs of a node and each of its neighbours, without self-loops."""
     graph = read_pickle(path)
     if not isinstance(graph, dict) or not all(isinstance(each, list) for each in graph.values()):
-        raise ValueError(f"{path} must hold the lists of neighbours, but holds {_told(graph)}")
+        raise ValueError(
+            f"{path} must hold a dictionary of neighbour lists, but holds a {type(graph).__name__}"
+        )
     degrees = [len(each) for each in graph.values()]
     key = np.repeat(np.array(list(graph), np.int64), degrees)
     query = np.array([node for each in graph.values() for node in each], np.int64)
@@ -103,7 +108,3 @@ def _edges(path: Path, count: int) -> Edges:
     kept = key != query
     dtype = index_dtype(count)
     return Edges(key[kept].astype(dtype), query[kept].astype(dtype))
-
-
-def _told(value: Any) -> str:
-    return f"a {type(value).__name__}"

@@ -1,8 +1,8 @@
-"""GraphData: a graph with its features, targets and split, as a value; and the store that keeps it.
+"""GraphData: a graph with its features, targets and split, as a value; and the graph store.
 
 A stored graph is a folder of plain arrays (data/arrays.py), under its name in the store:
-nodes/TYPE/NAME.npy, edges/KEY__RELATION__QUERY/NAME.npy, split/NAME.npy. An array that is opened is
-mapped from its file, and read when it is looked at.
+nodes/TYPE/NAME.npy, edges/KEY__RELATION__QUERY/NAME.npy, split/NAME.npy. Arrays of an opened graph
+are mapped from their files and read on access.
 """
 
 from __future__ import annotations
@@ -35,19 +35,20 @@ NAME = re.compile(r"[\w][\w.+-]*")
 
 @dataclass(frozen=True, eq=False)
 class GraphData:
-    """Nodes and edges by type, a split, and `about`: what JSON can hold.
+    """Nodes and edges by type, a split, and `about`, a dictionary that can be stored as JSON.
 
-    about["task"] tells what is to be predicted, if anything is:
-      kind: "classification": y holds [N] int64, -1 where it is not known;
-            "multilabel": [N, T] float32 of 0 and 1, nan where not known;
-            "regression": [N] float32 or float64, nan where not known;
-            "links": the split holds pairs.
-      node_type: whose y it is.   classes: their names, or the labels'.   target: what it is called.
-    about["source"] tells where the graph is from; about["made"] is true of made-up data, which
+    about["task"] says what is predicted, if anything:
+      kind: "classification": y is [N] int64, -1 where unknown;
+            "multilabel": y is [N, T] float32 of 0 and 1, nan where unknown;
+            "regression": y is [N] float32 or float64, nan where unknown;
+            "links": the split holds pairs of nodes.
+      node_type: the type of the nodes that have y.
+      classes: the names of the classes or labels.   target: the name of the target.
+    about["source"] is the origin of the graph. about["made"] is true for synthetic data, which
     results never show.
 
-    The split holds the indices of nodes, as "train", "valid" and "test"; or, of links, arrays such
-    as "train/edge" [n, 2] and "valid/edge_neg".
+    The split holds node indices as "train", "valid" and "test". For links it holds arrays such as
+    "train/edge" [n, 2] and "valid/edge_neg".
     """
 
     name: str
@@ -55,7 +56,7 @@ class GraphData:
     edges: Mapping[EdgeType, Edges]
     split: Mapping[str, np.ndarray] = field(default_factory=dict)
     about: Mapping[str, Any] = field(default_factory=dict)
-    folder: Path | None = None  # where it is stored, if it is
+    folder: Path | None = None  # None if it is not stored
 
     def __post_init__(self) -> None:
         for kind, nodes in self.nodes.items():
@@ -64,7 +65,9 @@ class GraphData:
         for kind, edges in self.edges.items():
             for end in (kind[0], kind[2]):
                 if end not in self.nodes:
-                    raise ValueError(f"edges {'-'.join(kind)} lead to nodes {end!r}, of which none")
+                    raise ValueError(
+                        f"edges {'-'.join(kind)} need nodes of type {end!r}, which are missing"
+                    )
             _check_length(f"query_index of edges {'-'.join(kind)}", edges.query_index, edges.count)
             for name, array in edges.arrays.items():
                 _check_length(f"{name} of edges {'-'.join(kind)}", array, edges.count)
@@ -75,7 +78,7 @@ class GraphData:
 
     @property
     def node_type(self) -> str:
-        """The type that has the targets, or the only one."""
+        """The type of the nodes that have targets, or the only type."""
         if "node_type" in self.task:
             return self.task["node_type"]
         if len(self.nodes) > 1:
@@ -92,21 +95,21 @@ class GraphData:
 
     @property
     def x(self) -> np.ndarray:
-        """[N, features], of the nodes that have the targets."""
-        return self._of_nodes("x")
+        """[N, features] of the nodes that have targets."""
+        return self._node_array("x")
 
     @property
     def y(self) -> np.ndarray:
-        return self._of_nodes("y")
+        return self._node_array("y")
 
-    def _of_nodes(self, name: str) -> Any:
+    def _node_array(self, name: str) -> Any:
         arrays = self.nodes[self.node_type].arrays
         if name not in arrays:
             raise ValueError(f"{self.name} has no {name}; its nodes have {', '.join(arrays)}")
         return arrays[name]
 
     def only(self, relation: str) -> GraphData:
-        """The graph of one relation within the nodes that have the targets."""
+        """The graph of one relation between the nodes that have targets."""
         kind = (self.node_type, relation, self.node_type)
         if kind not in self.edges:
             known = ", ".join("-".join(each) for each in self.edges)
@@ -116,21 +119,23 @@ class GraphData:
 
     @property
     def sole_edges(self) -> Edges:
-        """The edges, where they are of one relation within one type of nodes."""
+        """The edges of a graph with one type of nodes and one relation; an error for others."""
         if len(self.edges) != 1 or len(self.nodes) != 1:
             known = ", ".join("-".join(each) for each in self.edges)
-            raise ValueError(f"{self.name} has edges of several types: {known}; pick with only()")
+            raise ValueError(
+                f"{self.name} has edges of several types: {known}; pick one with only()"
+            )
         return next(iter(self.edges.values()))
 
     def symmetric(self) -> GraphData:
-        """Each edge in both directions, once; attributes are left out."""
+        """The graph with each edge in both directions, once; edge attributes are dropped."""
         edges = self.sole_edges
         key, query = _symmetric(edges.key_index, edges.query_index, self.num_nodes)
         kind = next(iter(self.edges))
         return replace(self, edges={kind: Edges(key, query)}, folder=None)
 
     def graph(self, *, self_loops: bool = False) -> Graph:
-        """The Graph of the only edges."""
+        """The Graph of these edges, which must be of one type."""
         edges = self.sole_edges
         query, key = tensor(edges.query_index), tensor(edges.key_index)
         return Graph.from_edges(query, key, self.num_nodes, self_loops=self_loops)
@@ -140,7 +145,7 @@ class GraphData:
         return to_pyg(self.nodes, self.edges, self.split, self.node_type if self.split else NODE)
 
     def save(self, path: Path | str | None = None, *, replace: bool = False) -> GraphData:
-        """Write it, by default under its name in the store; the stored graph."""
+        """Write it, by default under its name in the store, and return the stored graph."""
         path = store_folder() / check_name(self.name) if path is None else Path(path)
         with folders.write_folder(path, KIND, replace=replace) as writer:
             for name, array in flat(self).items():
@@ -150,19 +155,19 @@ class GraphData:
 
 
 def flat(data: GraphData) -> dict[str, Array]:
-    """All arrays under the names they are stored by."""
-    found: dict[str, Array] = {}
+    """All arrays, by the names under which they are stored."""
+    arrays: dict[str, Array] = {}
     for kind, nodes in data.nodes.items():
-        found |= {f"nodes/{kind}/{name}": array for name, array in nodes.arrays.items()}
+        arrays |= {f"nodes/{kind}/{name}": array for name, array in nodes.arrays.items()}
     for kind, edges in data.edges.items():
         base = f"edges/{'__'.join(kind)}"
-        found |= {f"{base}/key_index": edges.key_index, f"{base}/query_index": edges.query_index}
-        found |= {f"{base}/{name}": array for name, array in edges.arrays.items()}
-    return found | {f"split/{name}": array for name, array in data.split.items()}
+        arrays |= {f"{base}/key_index": edges.key_index, f"{base}/query_index": edges.query_index}
+        arrays |= {f"{base}/{name}": array for name, array in edges.arrays.items()}
+    return arrays | {f"split/{name}": array for name, array in data.split.items()}
 
 
 def described(data: GraphData) -> dict[str, Any]:
-    """What a stored graph tells beside its arrays; a writer that streams arrays writes the same."""
+    """The metadata that is stored with the arrays of a graph."""
     counts = {kind: nodes.count for kind, nodes in data.nodes.items()}
     return {
         "name": data.name,
@@ -173,26 +178,29 @@ def described(data: GraphData) -> dict[str, Any]:
 
 
 def open_graph(name: Path | str, *, verify: bool | None = None) -> GraphData:
-    """The graph in a folder, or of this name in the store; `verify` as in arrays.read_folder."""
+    """Open the graph in a folder, or with this name in the store.
+
+    `verify` is that of arrays.read_folder.
+    """
     path = find_folder(name)
-    found, told = folders.read_folder(path, KIND, verify=verify)
+    arrays, metadata = folders.read_folder(path, KIND, verify=verify)
     try:
         nodes = {
-            kind: Nodes(count, _below(found, f"nodes/{kind}/"))
-            for kind, count in told["nodes"].items()
+            kind: Nodes(count, _below(arrays, f"nodes/{kind}/"))
+            for kind, count in metadata["nodes"].items()
         }
         edges = {}
-        for kind in map(tuple, told["edges"]):
-            inner = _below(found, f"edges/{'__'.join(kind)}/")
+        for kind in map(tuple, metadata["edges"]):
+            inner = _below(arrays, f"edges/{'__'.join(kind)}/")
             edges[kind] = Edges(inner.pop("key_index"), inner.pop("query_index"), inner)
-        split = _below(found, "split/")
-        return GraphData(told["name"], nodes, edges, split, told["about"], path)
+        split = _below(arrays, "split/")
+        return GraphData(metadata["name"], nodes, edges, split, metadata["about"], path)
     except (KeyError, TypeError, AttributeError):
-        raise FolderError(f"{path} was altered: it is no graph that dynagat wrote") from None
+        raise FolderError(f"{path} was altered: it is not a graph that dynagat wrote") from None
 
 
 def find_folder(name: Path | str) -> Path:
-    """The folder of a path, or of a name in the store."""
+    """The folder of a graph, given by its path or by its name in the store."""
     places = [Path(name), store_folder() / name]
     for path in [each for each in places if (each / folders.LIST).is_file()] + places[::-1]:
         if path.is_dir():
@@ -202,24 +210,24 @@ def find_folder(name: Path | str) -> Path:
 
 
 def stored_names() -> list[str]:
-    """Those in the store."""
+    """The names of all graphs in the store."""
     return sorted(path.parent.name for path in store_folder().glob(f"[!.]*/{folders.LIST}"))
 
 
 def store_folder() -> Path:
-    """Where graphs are stored: `store` in the cache folder."""
+    """The folder of stored graphs: `store` in the cache folder."""
     return cache_folder() / "store"
 
 
 def cache_folder() -> Path:
-    """DYNAGAT_CACHE, or dynagat in the user's cache folder."""
+    """DYNAGAT_CACHE if it is set, else `dynagat` in the user's cache folder."""
     named = os.environ.get("DYNAGAT_CACHE")
     usual = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     return Path(named) if named else usual / "dynagat"
 
 
 def raw_folders(name: str) -> list[Path]:
-    """Where a data set's files are looked for: in DYNAGAT_DATA, then in the cache folder."""
+    """The folders to search for a dataset's files: in DYNAGAT_DATA, then in the cache folder."""
     named = os.environ.get("DYNAGAT_DATA")
     places = [Path(named)] if named else []
     return [place / name for place in [*places, cache_folder() / "raw"]]
@@ -227,12 +235,15 @@ def raw_folders(name: str) -> list[Path]:
 
 def check_name(name: str) -> str:
     if not NAME.fullmatch(name):
-        raise ValueError(f"a graph's name must be letters, digits, . - + and _, but is {name!r}")
+        raise ValueError(
+            f"a graph's name must consist of letters, digits and . - + _, but is {name!r}"
+        )
     return name
 
 
-def _below(found: Mapping[str, Any], prefix: str) -> dict[str, Any]:
-    return {n.removeprefix(prefix): each for n, each in found.items() if n.startswith(prefix)}
+def _below(arrays: Mapping[str, Any], prefix: str) -> dict[str, Any]:
+    """The arrays whose names start with a prefix, without it."""
+    return {n.removeprefix(prefix): each for n, each in arrays.items() if n.startswith(prefix)}
 
 
 def _check_length(name: str, array: Any, count: int) -> None:
@@ -241,7 +252,7 @@ def _check_length(name: str, array: Any, count: int) -> None:
 
 
 def _symmetric(key: np.ndarray, query: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:
-    """Pairs in both directions, without duplicates, by query and then key; loops stay once."""
+    """All pairs in both directions, without duplicates, sorted by query and then by key."""
     code = np.concatenate([
         query.astype(np.int64) * count + key,
         key.astype(np.int64) * count + query,

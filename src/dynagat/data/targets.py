@@ -1,4 +1,4 @@
-"""What an array of targets is: classes, several labels, or a number to be regressed."""
+"""The task of an array of targets: classification, several labels per node, or regression."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ from dynagat.data.checks import check_labels
 
 
 def targets(y: Any, source: Any) -> tuple[np.ndarray, dict[str, Any]]:
-    """y as GraphData keeps it, and its task: whole numbers are classes, other numbers a regression.
+    """y in the form of GraphData, and its task.
 
-    A matrix is several labels, of 0 and 1 (nan where not known); one column is as none. One-hot
-    rows are taken for labels too: whether only one may hold, an array does not tell.
+    A vector of integers is for classification, one of floats for regression. A matrix of 0 and 1
+    (nan where unknown) is for several labels; a matrix of one column is a vector. One-hot rows are
+    read as labels as well, since the array does not say that they exclude each other.
     """
     y = np.asarray(y)
     if y.ndim == 2 and y.shape[1] == 1:

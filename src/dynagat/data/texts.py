@@ -1,4 +1,4 @@
-"""Texts: many strings as two plain arrays, their bytes one after the other and where each ends."""
+"""Texts: many strings as two plain arrays, the concatenated UTF-8 bytes and their offsets."""
 
 from __future__ import annotations
 
@@ -13,27 +13,27 @@ PARTS = ("utf8", "offsets")
 
 @dataclass(frozen=True, eq=False)
 class Texts(Sequence[str]):
-    """Text n is the UTF-8 of utf8[offsets[n] : offsets[n + 1]]."""
+    """Text n is utf8[offsets[n] : offsets[n + 1]]."""
 
     utf8: np.ndarray  # [bytes] uint8
     offsets: np.ndarray  # [count + 1] int64
 
     @classmethod
     def of(cls, texts: Iterable[str]) -> Texts:
-        coded = [text.encode("utf-8") for text in texts]
-        offsets = np.zeros(len(coded) + 1, np.int64)
-        np.cumsum([len(each) for each in coded], out=offsets[1:])
-        return cls(np.frombuffer(b"".join(coded), np.uint8), offsets)
+        encoded = [text.encode("utf-8") for text in texts]
+        offsets = np.zeros(len(encoded) + 1, np.int64)
+        np.cumsum([len(each) for each in encoded], out=offsets[1:])
+        return cls(np.frombuffer(b"".join(encoded), np.uint8), offsets)
 
     @classmethod
     def gathered(cls, arrays: Mapping[str, Any]) -> dict[str, Any]:
-        """The arrays, in which those of texts are texts again."""
-        found = dict(arrays)
+        """Replace each pair of arrays NAME.utf8 and NAME.offsets by Texts of this name."""
+        gathered = dict(arrays)
         for name in [each.removesuffix(".utf8") for each in arrays if each.endswith(".utf8")]:
             if f"{name}.offsets" not in arrays:
-                continue  # an array that happens to be called so
-            found[name] = cls(found.pop(f"{name}.utf8"), found.pop(f"{name}.offsets"))
-        return found
+                continue  # an array that only happens to have this name
+            gathered[name] = cls(gathered.pop(f"{name}.utf8"), gathered.pop(f"{name}.offsets"))
+        return gathered
 
     @property
     def arrays(self) -> dict[str, np.ndarray]:
@@ -43,14 +43,14 @@ class Texts(Sequence[str]):
         return len(self.offsets) - 1
 
     @overload
-    def __getitem__(self, at: int) -> str: ...
+    def __getitem__(self, index: int) -> str: ...
     @overload
-    def __getitem__(self, at: slice) -> list[str]: ...
-    def __getitem__(self, at: int | slice) -> str | list[str]:
-        if isinstance(at, slice):
-            return [self[each] for each in range(*at.indices(len(self)))]
-        at = range(len(self))[at]
-        return bytes(self.utf8[self.offsets[at] : self.offsets[at + 1]]).decode("utf-8")
+    def __getitem__(self, index: slice) -> list[str]: ...
+    def __getitem__(self, index: int | slice) -> str | list[str]:
+        if isinstance(index, slice):
+            return [self[each] for each in range(*index.indices(len(self)))]
+        index = range(len(self))[index]
+        return bytes(self.utf8[self.offsets[index] : self.offsets[index + 1]]).decode("utf-8")
 
     def __iter__(self) -> Iterator[str]:
-        return (self[at] for at in range(len(self)))
+        return (self[index] for index in range(len(self)))
