@@ -252,9 +252,7 @@ def test_a_full_disk_leaves_nothing_and_the_error_names_the_folder(tmp_path):
     """
     done = run(script, tmp_path / "f")
     message = f"{tmp_path / 'f'} File too large"
-    assert done.stdout == f"add {message}\nmake {message}\n", (
-        done.stderr
-    )
+    assert done.stdout == f"add {message}\nmake {message}\n", done.stderr
     assert names_next_to(tmp_path / "f") == []
 
 
@@ -344,7 +342,7 @@ def _replace_again_and_again(path, stop):
 
 
 @pytest.mark.parametrize("at_once", [True, False])
-def test_readers_of_a_folder_that_is_replaced_see_the_old_or_the_new(tmp_path, monkeypatch, at_once):
+def test_readers_of_a_replaced_folder_see_the_old_or_the_new_one(tmp_path, monkeypatch, at_once):
     """With and without support for swapping two folders in one step."""
     monkeypatch.setattr(folders, "RETRIES", 200)
     if not at_once:
@@ -379,7 +377,7 @@ def test_many_processes_read_at_once(tmp_path):
 
 
 def test_a_folder_larger_than_memory_is_read_in_part(tmp_path):
-    """Twice as large as all memory there is; the file's holes take no room on the disk."""
+    """Twice as large as the memory of the machine; the file is sparse and takes no disk space."""
     memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     folder = write(tmp_path / "f", {"a": np.arange(5)})
     shape, dtype = (2 * memory // 8,), np.dtype(np.int64)
@@ -389,17 +387,17 @@ def test_a_folder_larger_than_memory_is_read_in_part(tmp_path):
         file.truncate(len(header) + 8 * shape[0])
         file.seek(-8, os.SEEK_END)
         file.write((17).to_bytes(8, "little"))
-    told = json.loads((folder / folders.LIST).read_text())
-    told["arrays"]["a.npy"] |= {"shape": shape, "bytes": len(header) + 8 * shape[0]}
-    told = json.loads(json.dumps(told))
-    told["sha256"] = folders._list_sum(told)
-    (folder / folders.LIST).write_text(json.dumps(told))
+    listing = json.loads((folder / folders.LIST).read_text())
+    listing["arrays"]["a.npy"] |= {"shape": shape, "bytes": len(header) + 8 * shape[0]}
+    listing = json.loads(json.dumps(listing))
+    listing["sha256"] = folders._list_sum(listing)
+    (folder / folders.LIST).write_text(json.dumps(listing))
     found, _ = read_folder(folder, "test")
     found["a"][1000] = 3
     assert found["a"][[0, 1000, -1]].tolist() == [0, 3, 17]
 
 
-def test_rows_pass_through_a_process_that_has_no_room_for_them_all(tmp_path):
+def test_an_array_larger_than_the_memory_limit_can_be_appended(tmp_path):
     script = """
     import resource, sys
     import numpy as np
@@ -423,7 +421,7 @@ def test_rows_pass_through_a_process_that_has_no_room_for_them_all(tmp_path):
     assert found["a"][:: 1 << 20].tolist() == list(range(200))
 
 
-def test_the_fingerprint_tells_contents_apart_and_not_places(tmp_path):
+def test_the_fingerprint_depends_on_the_content_and_not_on_the_path(tmp_path):
     same = [write(tmp_path / name, about={"n": 1}) for name in ("a", "b")]
     other = write(tmp_path / "c", about={"n": 2})
     assert folders.fingerprint(same[0]) == folders.fingerprint(same[1])

@@ -1,4 +1,4 @@
-"""The catalogue and its downloads: as published, resumed, checked, and never half there."""
+"""The catalogue and its downloads: published sizes, resumed and verified, never incomplete."""
 
 import hashlib
 import os
@@ -32,31 +32,31 @@ def no_data(monkeypatch):
 
 
 class Server:
-    """Serves bytes by name; `cut` bytes per answer, if it is to break off; notes what is asked."""
+    """Serves bytes by name and records requests; `cut` ends each response after so many bytes."""
 
     def __init__(self):
-        self.files, self.asked, self.cut, self.tag, self.status = {}, [], None, '"one"', None
+        self.files, self.requests, self.cut, self.tag, self.status = {}, [], None, '"one"', None
         outer = self
 
-        class Answer(BaseHTTPRequestHandler):
+        class Handler(BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
 
             def log_message(self, *_):
                 pass
 
             def do_GET(self):
-                outer.answer(self)
+                outer.respond(self)
 
-        self.http = ThreadingHTTPServer(("127.0.0.1", 0), Answer)
+        self.http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         threading.Thread(target=self.http.serve_forever, daemon=True).start()
 
     def url(self, name):
         return f"http://127.0.0.1:{self.http.server_port}/{name}"
 
-    def answer(self, request):
+    def respond(self, request):
         whole = self.files.get(request.path[1:])
         wanted = request.headers.get("Range")
-        self.asked.append(wanted)
+        self.requests.append(wanted)
         if whole is None or self.status:
             request.send_error(self.status or 404)
             return
@@ -90,45 +90,45 @@ def sum_of(data):
 
 
 CONTENT = bytes(range(256)) * 40
-SOURCE = os.environ.get("DYNAGAT_DATA", "")  # before a test looks away from it
+SOURCE = os.environ.get("DYNAGAT_DATA", "")  # before a test unsets it
 
 
-def test_a_file_comes_whole_and_checked(server, tmp_path):
+def test_a_file_is_downloaded_and_verified(server, tmp_path):
     server.files["a.bin"] = CONTENT
-    heard = []
+    reports = []
     remote = Remote(server.url("a.bin"), sum_of(CONTENT))
-    path = download.download(remote, tmp_path / "to", lambda *told: heard.append(told))
+    path = download.download(remote, tmp_path / "to", lambda *report: reports.append(report))
     assert path.read_bytes() == CONTENT
-    assert heard[-1] == (len(CONTENT), len(CONTENT))
+    assert reports[-1] == (len(CONTENT), len(CONTENT))
     assert [each.name for each in path.parent.iterdir()] == ["a.bin"]
 
 
-def test_a_connection_that_breaks_off_is_gone_on_with(server, tmp_path):
+def test_an_interrupted_download_is_resumed(server, tmp_path):
     server.files["a.bin"], server.cut = CONTENT, 3000
     path = download.download(Remote(server.url("a.bin")), tmp_path)
     assert path.read_bytes() == CONTENT
-    assert server.asked == [None, "bytes=3000-", "bytes=6000-", "bytes=9000-"]
+    assert server.requests == [None, "bytes=3000-", "bytes=6000-", "bytes=9000-"]
 
 
-def test_another_call_goes_on_where_the_last_one_gave_up(server, tmp_path):
+def test_another_call_resumes_the_last_one(server, tmp_path):
     server.files["a.bin"], server.cut = CONTENT, 3000
     part = tmp_path / "a.bin.part"
     part.write_bytes(CONTENT[:5000])
     Path(f"{part}.tag").write_text(server.tag)
     path = download.download(Remote(server.url("a.bin")), tmp_path)
     assert path.read_bytes() == CONTENT
-    assert server.asked[0] == "bytes=5000-"
+    assert server.requests[0] == "bytes=5000-"
 
 
-def test_a_file_that_has_changed_meanwhile_comes_anew(server, tmp_path):
+def test_a_file_that_changed_meanwhile_is_downloaded_again(server, tmp_path):
     server.files["a.bin"] = CONTENT
     part = tmp_path / "a.bin.part"
-    part.write_bytes(b"of another time")
+    part.write_bytes(b"an older version")
     Path(f"{part}.tag").write_text('"old"')
     assert download.download(Remote(server.url("a.bin")), tmp_path).read_bytes() == CONTENT
 
 
-def test_a_part_that_is_too_long_is_thrown_away(server, tmp_path):
+def test_a_part_that_is_too_long_is_discarded(server, tmp_path):
     server.files["a.bin"] = CONTENT
     part = tmp_path / "a.bin.part"
     part.write_bytes(CONTENT * 2)
@@ -136,44 +136,44 @@ def test_a_part_that_is_too_long_is_thrown_away(server, tmp_path):
     assert download.download(Remote(server.url("a.bin")), tmp_path).read_bytes() == CONTENT
 
 
-def test_without_a_tag_nothing_is_mixed(server, tmp_path):
+def test_without_a_tag_the_download_starts_again(server, tmp_path):
     server.files["a.bin"], server.tag = CONTENT, None
-    (tmp_path / "a.bin.part").write_bytes(b"of another time")
+    (tmp_path / "a.bin.part").write_bytes(b"an older version")
     assert download.download(Remote(server.url("a.bin")), tmp_path).read_bytes() == CONTENT
-    assert server.asked == [None]
+    assert server.requests == [None]
 
 
-def test_a_wrong_checksum_is_told_and_nothing_is_kept(server, tmp_path):
+def test_a_file_with_a_wrong_checksum_is_deleted(server, tmp_path):
     server.files["a.bin"] = CONTENT
-    with pytest.raises(DownloadError, match=r"must have the sha256 0000, but has .*; it was not k"):
+    with pytest.raises(DownloadError, match=r"must have the sha256 0000, but has .*; it was del"):
         download.download(Remote(server.url("a.bin"), "0000"), tmp_path)
     assert list(tmp_path.iterdir()) == []
 
 
-def test_where_no_checksum_is_known_that_of_the_first_download_holds(server, tmp_path):
+def test_without_a_known_checksum_later_downloads_must_equal_the_first(server, tmp_path):
     server.files["a.bin"] = CONTENT
     download.download(Remote(server.url("a.bin")), tmp_path)
     download.download(Remote(server.url("a.bin")), tmp_path)
     server.files["a.bin"] = CONTENT[:-1]
     with pytest.raises(
-        DownloadError, match=r"as at the first download, told by .*DOWNLOADED\.json"
+        DownloadError, match=r"of the first download, recorded in .*DOWNLOADED\.json"
     ):
         download.download(Remote(server.url("a.bin")), tmp_path)
 
 
 @pytest.mark.parametrize(("status", "tries"), [(404, 1), (403, 1), (503, download.ATTEMPTS)])
-def test_an_answer_that_is_no_file_is_told(server, tmp_path, status, tries):
+def test_an_http_error_is_reported(server, tmp_path, status, tries):
     server.files["a.bin"], server.status = CONTENT, status
     with pytest.raises(DownloadError, match=rf"a\.bin can't be downloaded: {status} "):
         download.download(Remote(server.url("a.bin")), tmp_path)
-    assert len(server.asked) == tries
+    assert len(server.requests) == tries
 
 
-def test_no_network_is_told_and_what_came_is_kept(server, tmp_path):
+def test_without_a_network_the_part_is_kept(server, tmp_path):
     server.files["a.bin"], server.cut = CONTENT, 0
     (tmp_path / "a.bin.part").write_bytes(CONTENT[:50])
     (tmp_path / "a.bin.part.tag").write_text(server.tag)
-    with pytest.raises(DownloadError, match="50 bytes of it are kept, and the same command goes"):
+    with pytest.raises(DownloadError, match="50 bytes are kept; run the command again to resume"):
         download.download(Remote(server.url("a.bin")), tmp_path)
     with pytest.raises(DownloadError, match=r"can't be downloaded: .*refused; try again"):
         download.download(Remote("http://127.0.0.1:9/b.bin"), tmp_path)
@@ -193,7 +193,7 @@ def test_a_zip_is_unpacked_without_its_outer_folder(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["../out.txt", "/tmp/out.txt", "a/../../out.txt", "..\\out.txt"])
-def test_a_zip_does_not_leave_its_folder(tmp_path, name):
+def test_a_zip_cannot_write_outside_its_folder(tmp_path, name):
     with pytest.raises(DownloadError, match="holds a file that would leave its folder"):
         unzip(zip_of(tmp_path / "a.zip", **{"ok": "1", name: "2"}), tmp_path / "in" / "out")
     assert not (tmp_path / "in" / "out").exists()
@@ -214,8 +214,10 @@ def test_a_zip_that_was_altered_leaves_nothing(tmp_path):
 
 
 def serve_made(server, monkeypatch, tmp_path, name="ogbl-ddi", nodes=20):
-    """A made set as its official zip, at an address of ours."""
-    monkeypatch.setattr("importlib.util.find_spec", lambda _: None)  # the ogb package, if any
+    """Serve a synthetic dataset in the form of its official zip."""
+    monkeypatch.setattr(
+        "importlib.util.find_spec", lambda _: None
+    )  # as if the ogb package were missing
     folder = make_ogb(name, tmp_path / "made" / "ddi", nodes=nodes)
     path = tmp_path / "ddi.zip"
     with zipfile.ZipFile(path, "w") as archive:
@@ -226,25 +228,23 @@ def serve_made(server, monkeypatch, tmp_path, name="ogbl-ddi", nodes=20):
     monkeypatch.setitem(CATALOG, name, entry)
 
 
-def test_a_set_is_got_stored_and_not_got_twice(server, monkeypatch, tmp_path, cache, no_data):
+def test_a_dataset_is_downloaded_once_and_stored(server, monkeypatch, tmp_path, cache, no_data):
     serve_made(server, monkeypatch, tmp_path)
     server.cut = 10_000
     data = get("ogbl-ddi")
     assert data.about["made"] is True
     assert stored_names() == ["ogbl-ddi"]
-    asked = len(server.asked)
-    assert asked > 1
+    requests = len(server.requests)
+    assert requests > 1
     assert get("ogbl-ddi").num_nodes == 20
     assert load("ogbl-ddi").num_nodes == 20
-    assert len(server.asked) == asked
+    assert len(server.requests) == requests
     assert get("ogbl-ddi", replace=True).num_nodes == 20
-    assert len(server.asked) > asked
+    assert len(server.requests) > requests
     assert not list(cache.rglob("*.zip"))
 
 
-def test_a_set_that_breaks_off_leaves_no_folder_behind(
-    server, monkeypatch, tmp_path, cache, no_data
-):
+def test_a_truncated_zip_leaves_no_folder(server, monkeypatch, tmp_path, cache, no_data):
     serve_made(server, monkeypatch, tmp_path)
     server.files["ddi.zip"] = server.files["ddi.zip"][:-500]
     with pytest.raises(DownloadError, match="was cut short or altered"):
@@ -252,13 +252,13 @@ def test_a_set_that_breaks_off_leaves_no_folder_behind(
     server.files["ddi.zip"] = b"<html>moved</html>"
     with pytest.raises(DownloadError, match="was cut short or altered: File is not a zip file"):
         get("ogbl-ddi")
-    assert not list(cache.rglob("*.json"))  # no checksum is held against the next one
+    assert not list(cache.rglob("*.json"))  # no checksum is recorded for the next download
     assert not (cache / "raw" / "ogbl-ddi").exists()
     assert stored_names() == []
 
 
 @pytest.mark.data
-def test_a_set_of_several_files_is_here_when_all_are(server, monkeypatch, no_data, tmp_path):
+def test_a_dataset_of_several_files_needs_all_of_them(server, monkeypatch, no_data, tmp_path):
     source = Path(SOURCE) / "cora"
     remotes = tuple(
         Remote(server.url(remote.file_name), remote.sha256) for remote in CATALOG["cora"].remotes
@@ -275,7 +275,7 @@ def test_a_set_of_several_files_is_here_when_all_are(server, monkeypatch, no_dat
     assert get("cora").num_edges == 10_556
 
 
-def test_what_is_not_here_is_told_with_how_to_get_it(no_data):
+def test_the_error_for_a_missing_dataset_says_how_to_get_it(no_data):
     with pytest.raises(ValueError, match="ogbn-mag is not here; `dynagat data get ogbn-mag`"):
         load("ogbn-mag")
     with pytest.raises(
@@ -289,7 +289,7 @@ def test_what_is_not_here_is_told_with_how_to_get_it(no_data):
 def test_files_that_are_not_the_published_ones_are_refused(monkeypatch, tmp_path):
     monkeypatch.setenv("DYNAGAT_DATA", str(tmp_path))
     folder = make_ogb("ogbl-ddi", tmp_path / "ogbl-ddi", nodes=20)
-    (folder / "MADE").unlink()  # and so they pretend to be the real ones
+    (folder / "MADE").unlink()  # so that they count as real
     with pytest.raises(
         ValueError, match="must have 4,267 nodes and 2,135,822 edges, but has 20 no"
     ):
@@ -297,7 +297,7 @@ def test_files_that_are_not_the_published_ones_are_refused(monkeypatch, tmp_path
     assert stored_names() == []
 
 
-def test_addresses_come_from_the_ogb_package_where_it_is(monkeypatch, tmp_path):
+def test_addresses_come_from_the_ogb_package_if_it_is_installed(monkeypatch, tmp_path):
     package = tmp_path / "ogb" / "nodeproppred"
     package.mkdir(parents=True)
     (package / "master.csv").write_text(",ogbn-mag,ogbn-arxiv\nurl,http://m/,http://newer/a.zip\n")
@@ -322,7 +322,7 @@ def test_entries_are_complete():
 @pytest.mark.data
 @pytest.mark.parametrize("name", [name for name in CATALOG if name not in (
     "ogbn-mag", "ogbn-products", "ogbn-proteins", "ogbl-collab", "ogbl-citation2")])  # fmt: skip
-def test_the_data_at_hand_are_as_the_catalogue_says(name):
+def test_the_available_datasets_have_the_sizes_in_the_catalogue(name):
     entry, data = CATALOG[name], load(name)
     assert (data.num_nodes, data.num_edges) == (entry.nodes, entry.edges)
     parts = ["train", "valid", "test"]
@@ -345,7 +345,7 @@ def test_checksums_are_those_of_the_original_files(name):
 
 
 @pytest.mark.data
-def test_amazon_without_a_split_file_gets_one_that_it_tells(monkeypatch, tmp_path):
+def test_amazon_without_a_split_file_gets_a_random_split(monkeypatch, tmp_path):
     source = Path(os.environ["DYNAGAT_DATA"]) / "amazon" / "amazon_electronics_photo.npz"
     (tmp_path / "amazon").mkdir()
     (tmp_path / "amazon" / source.name).write_bytes(source.read_bytes())

@@ -1,4 +1,4 @@
-"""GraphData and its store: a stored graph is the graph, and what was altered is told."""
+"""GraphData and its store: a stored graph equals the original, altered files are errors."""
 
 import json
 import tempfile
@@ -80,7 +80,7 @@ def graphs(draw):
 
 @settings(deadline=None, max_examples=20)
 @given(graphs())
-def test_a_stored_graph_is_the_graph(graph):
+def test_a_stored_graph_equals_the_original(graph):
     with tempfile.TemporaryDirectory() as folder:
         stored = graph.save(Path(folder, "g"))
         assert stored.folder == Path(folder, "g")
@@ -88,7 +88,7 @@ def test_a_stored_graph_is_the_graph(graph):
         del stored
 
 
-def test_a_graph_is_stored_under_its_name_and_found_by_it(cache):
+def test_a_graph_is_stored_and_opened_by_its_name(cache):
     ring().save()
     assert stored_names() == ["ring"]
     assert store_folder() == cache / "store"
@@ -99,9 +99,7 @@ def test_a_graph_is_stored_under_its_name_and_found_by_it(cache):
     assert open_graph("ring").num_nodes == 8
 
 
-def test_a_folder_of_the_name_that_holds_no_graph_does_not_hide_the_stored_one(
-    tmp_path, monkeypatch
-):
+def test_a_folder_without_a_graph_does_not_hide_the_stored_one_of_its_name(tmp_path, monkeypatch):
     ring().save()
     (tmp_path / "ring").mkdir()
     monkeypatch.chdir(tmp_path)
@@ -109,12 +107,12 @@ def test_a_folder_of_the_name_that_holds_no_graph_does_not_hide_the_stored_one(
 
 
 @pytest.mark.parametrize("name", ["", "../ring", "a/b", ".hidden", "a b"])
-def test_a_name_that_is_no_name_is_refused(name):
+def test_an_invalid_name_is_refused(name):
     with pytest.raises(ValueError, match="a graph's name must consist of letters"):
         ring(name=name).save()
 
 
-def test_a_graph_that_is_not_there_is_told_with_those_that_are():
+def test_the_error_for_an_unknown_graph_lists_the_stored_ones():
     with pytest.raises(FolderError, match=r"no stored graph 'nope'; .* has none"):
         open_graph("nope")
     ring().save()
@@ -122,12 +120,12 @@ def test_a_graph_that_is_not_there_is_told_with_those_that_are():
         open_graph("nope")
 
 
-def test_a_graph_whose_arrays_were_taken_from_its_list_is_told():
+def test_a_graph_without_its_edge_array_is_an_error():
     path = ring().save().folder
-    told = json.loads((path / folders.LIST).read_text())
-    del told["arrays"][f"edges/{'__'.join(EDGE)}/key_index.npy"]
-    told["sha256"] = folders._list_sum(told)
-    (path / folders.LIST).write_text(json.dumps(told))
+    listing = json.loads((path / folders.LIST).read_text())
+    del listing["arrays"][f"edges/{'__'.join(EDGE)}/key_index.npy"]
+    listing["sha256"] = folders._list_sum(listing)
+    (path / folders.LIST).write_text(json.dumps(listing))
     with pytest.raises(FolderError, match="is not a graph that dynagat wrote"):
         open_graph("ring")
 
@@ -142,7 +140,7 @@ def test_arrays_must_have_a_row_for_each_node_and_edge():
         GraphData("g", {NODE: Nodes(3)}, {(NODE, "by", "author"): Edges(*np.zeros((2, 0), int))})
 
 
-def test_symmetric_edges_are_there_in_both_directions_once():
+def test_symmetric_has_each_edge_once_in_both_directions():
     pairs = {(0, 1), (1, 0), (2, 1), (3, 3)}
     key, query = np.array([*pairs, (2, 1)]).T
     data = GraphData("g", {NODE: Nodes(4)}, {EDGE: Edges(key, query)}).symmetric()
@@ -152,14 +150,14 @@ def test_symmetric_edges_are_there_in_both_directions_once():
     assert set(found) == pairs | {(b, a) for a, b in pairs}
 
 
-def test_the_graph_of_stored_edges_is_that_of_the_plain_ones():
+def test_the_graph_of_stored_edges_equals_that_of_edges_in_memory():
     stored = ring().save().graph()
     plain = ring().graph()
     for name in ("rowptr", "key_index"):
         assert torch.equal(getattr(stored, name).long(), getattr(plain, name).long())
 
 
-def test_one_relation_is_picked_by_name():
+def test_one_relation_is_selected_by_name():
     data = ring()
     kinds = {"node": data.nodes[NODE], "author": Nodes(2)}
     writes = Edges(np.array([0, 1]), np.array([5, 0]))
@@ -172,7 +170,7 @@ def test_one_relation_is_picked_by_name():
         both.only("cites")
 
 
-def test_files_are_looked_for_where_the_environment_says(monkeypatch, tmp_path, cache):
+def test_the_environment_says_where_to_search_for_files(monkeypatch, tmp_path, cache):
     monkeypatch.delenv("DYNAGAT_DATA", raising=False)
     assert raw_folders("cora") == [cache / "raw" / "cora"]
     monkeypatch.setenv("DYNAGAT_DATA", str(tmp_path))

@@ -1,4 +1,4 @@
-"""Readers of known files: published counts, PyG's own readers, round trips, and bad files told."""
+"""Readers of known formats: published counts, PyG's own readers, round trips, and bad files."""
 
 import gzip
 import os
@@ -35,7 +35,7 @@ def cache(tmp_path, monkeypatch):
 
 @pytest.fixture(scope="session")
 def made(tmp_path_factory):
-    """Makes each set once; a copy that may be spoilt."""
+    """Create each synthetic dataset once, and return a copy that a test may damage."""
     whole = {}
 
     def make(name, into):
@@ -67,7 +67,7 @@ def dense(rows):
 
 
 def write_planetoid(folder, **changed):
-    """Five nodes, the last two for test, in the other order; node 4 loops and repeats an edge."""
+    """Five nodes, the last two for test in reverse order; node 4 has a loop and a double edge."""
     folder.mkdir(exist_ok=True)
     graph = defaultdict(list, {0: [1], 1: [0, 2], 2: [1], 3: [4], 4: [3, 3, 4]})
     parts = {"x": dense([[1, 0]]), "y": dense([[1, 0]]), "tx": dense([[5, 5], [4, 4]]),
@@ -84,11 +84,11 @@ def one_valid(monkeypatch):
     monkeypatch.setattr("dynagat.data.planetoid.NUM_VALID", 2)
 
 
-def test_planetoid_nodes_lie_where_the_index_says(tmp_path, one_valid):
+def test_planetoid_test_nodes_are_placed_by_the_index(tmp_path, one_valid):
     data = read_planetoid(write_planetoid(tmp_path / "f"))
     assert data.name == "tiny"
     assert data.x[:, 0].tolist() == [1, 2, 3, 4, 5]
-    assert data.y.tolist() == [0, 1, 0, -1, 1]  # of node 3 no class is known
+    assert data.y.tolist() == [0, 1, 0, -1, 1]  # the class of node 3 is unknown
     assert {part: index.tolist() for part, index in data.split.items()} == {
         "train": [0], "valid": [1, 2], "test": [4, 3],
     }  # fmt: skip
@@ -98,21 +98,21 @@ def test_planetoid_nodes_lie_where_the_index_says(tmp_path, one_valid):
 
 
 @pytest.mark.parametrize(
-    ("changed", "told"),
+    ("changed", "message"),
     [
-        ({"y": Path("evil")}, r"ind\.tiny\.y holds a pathlib.* may hold arrays"),
+        ({"y": Path("evil")}, r"ind\.tiny\.y holds a pathlib.* may hold only arrays"),
         ({"y": print}, r"ind\.tiny\.y holds a (__builtin__|builtins)\.print"),
-        ({"ty": dense([[1, 0]])}, r"ind\.tiny\.ty has shape \(1, 2\), but 2 rows of 2"),
-        ({"graph": {0: [7]}}, r"ind\.tiny\.graph.*nodes are 0 to 4, but an edge has 7"),
-        ({"graph": [1, 2]}, r"ind\.tiny\.graph must hold the lists of neighbours"),
+        ({"ty": dense([[1, 0]])}, r"ind\.tiny\.ty must have shape \(2, 2\), but has \(1, 2\)"),
+        ({"graph": {0: [7]}}, r"ind\.tiny\.graph.*nodes are 0 to 4, but the edge has node 7"),
+        ({"graph": [1, 2]}, r"ind\.tiny\.graph must hold a dictionary of neighbour lists"),
         ({"allx": "words"}, r"ind\.tiny\.allx must hold a matrix of numbers, but holds a str"),
-        ({"test": "4\nx\n"}, r"test\.index, line 2: a node's number is expected, but is 'x'"),
+        ({"test": "4\nx\n"}, r"test\.index, line 2: must be a node index, but is 'x'"),
         ({"test": ""}, r"test\.index is empty"),
         ({"test": "4\n2\n"}, r"node 2 is in valid and in test"),
     ],
 )
-def test_bad_planetoid_files_are_told(tmp_path, one_valid, changed, told):
-    with pytest.raises(ValueError, match=told):
+def test_bad_planetoid_files_are_errors(tmp_path, one_valid, changed, message):
+    with pytest.raises(ValueError, match=message):
         read_planetoid(write_planetoid(tmp_path / "f", **changed))
 
 
@@ -138,7 +138,7 @@ def test_nothing_in_a_pickle_is_run(tmp_path):
     path = tmp_path / "f.pkl"
     for protocol in range(2, pickle.HIGHEST_PROTOCOL + 1):
         path.write_bytes(pickle.dumps(_Runs(), protocol=protocol))
-        with pytest.raises(ValueError, match=r"f\.pkl holds a posix\.system, but it may hold"):
+        with pytest.raises(ValueError, match=r"f\.pkl holds a posix\.system, but may hold only"):
             read_pickle(path)
     torch.save(_Runs(), path)
     with pytest.raises(ValueError, match=r"holds a posix\.system"):
@@ -165,11 +165,11 @@ def test_planetoid_is_as_published_and_as_pyg_reads_it(
     assert [len(data.split[part]) for part in ("train", "valid", "test")] == [train, 500, 1000]
     assert (data.y < 0).sum() == unknown
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of the old names in the pickles
+        warnings.simplefilter("ignore")  # about old names in the pickles
         theirs = read_planetoid_data(str(data_folder(name)), name)
     ours = data.to_pyg()
     assert torch.equal(ours.x, theirs.x)
-    assert torch.equal(ours.y.clamp(min=0), theirs.y)  # where none is known, PyG says 0
+    assert torch.equal(ours.y.clamp(min=0), theirs.y)  # PyG has 0 for unknown classes
     for mask in ("train_mask", "val_mask", "test_mask"):
         assert torch.equal(ours[mask], theirs[mask])
     assert set(map(tuple, ours.edge_index.T.tolist())) == set(
@@ -181,7 +181,7 @@ def test_planetoid_is_as_published_and_as_pyg_reads_it(
 
 
 @pytest.mark.parametrize("name", SETS)
-def test_made_folders_are_read_and_marked(made, tmp_path, name):
+def test_synthetic_folders_are_read_and_marked(made, tmp_path, name):
     folder = made(name, tmp_path)
     data = read_ogb(folder)
     assert data.about["made"] is True
@@ -202,7 +202,7 @@ def test_made_folders_are_read_and_marked(made, tmp_path, name):
     assert data.task["kind"] == ("links" if name.startswith("ogbl") else kind)
 
 
-def test_each_array_of_a_set_comes_under_its_name(made, tmp_path):
+def test_the_arrays_of_each_dataset_have_their_names(made, tmp_path):
     arxiv = read_ogb(made("ogbn-arxiv", tmp_path))
     assert set(arxiv.nodes[NODE].arrays) == {"x", "y", "year"}
     assert arxiv.x.shape == (400, 128)
@@ -232,20 +232,22 @@ def test_each_array_of_a_set_comes_under_its_name(made, tmp_path):
     assert citation.split["test/target_node_neg"].shape[1] == 1000
 
 
-def test_a_folder_is_known_by_its_name_or_the_one_given(made, tmp_path):
+def test_a_dataset_is_recognised_by_the_folder_or_the_given_name(made, tmp_path):
     folder = made("ogbn-arxiv", tmp_path)
     for name in ("ogbn_arxiv", "arxiv"):
         folder = folder.rename(tmp_path / name)
         assert read_ogb(folder, replace=True).name == "ogbn-arxiv"
     assert read_ogb(folder, "mine").name == "mine"
     folder = folder.rename(tmp_path / "other")
-    with pytest.raises(ValueError, match="must be called by the OGB set that it holds: one of"):
+    with pytest.raises(
+        ValueError, match="must be named after the OGB dataset that it holds: one of"
+    ):
         read_ogb(folder)
     assert read_ogb(folder, "ogbn-arxiv", replace=True).num_nodes == 400
 
 
 def spoil(path, change):
-    """Rewrite a .csv.gz after a change of its lines."""
+    """Rewrite a .csv.gz with changed lines."""
     lines = lines_of(path)
     write_gz(path, "".join(f"{line}\n" for line in change(lines)))
 
@@ -256,7 +258,7 @@ def cut(path):
 
 
 @pytest.mark.parametrize(
-    ("file", "change", "told"),
+    ("file", "change", "message"),
     [
         ("raw/edge.csv.gz", cut, "edge.csv.gz was cut short or altered"),
         ("raw/edge.csv.gz", lambda p: spoil(p, lambda rows: [*rows[:5], "7"]),
@@ -264,26 +266,27 @@ def cut(path):
         ("raw/edge.csv.gz", lambda p: spoil(p, lambda rows: [*rows[:5], "7,x"]),
          "edge.csv.gz, line 6: int64: invalid value 'x'"),
         ("raw/edge.csv.gz", lambda p: spoil(p, lambda rows: [*rows[:5], "7,"]),
-         "edge.csv.gz, line 6: a number is missing"),
+         "edge.csv.gz, line 6: a cell is empty or nan"),
         ("raw/edge.csv.gz", lambda p: spoil(p, lambda rows: [*rows[:5], "7,400"]),
-         "edge.csv.gz, line 6: nodes are 0 to 399, but an edge has 400"),
+         "edge.csv.gz, line 6: nodes are 0 to 399, but the edge has node 400"),
         ("raw/edge.csv.gz", lambda p: spoil(p, lambda rows: ["-1,0", *rows]),
-         "edge.csv.gz, line 1: nodes are 0 to 399, but an edge has -1"),
+         "edge.csv.gz, line 1: nodes are 0 to 399, but the edge has node -1"),
         ("raw/edge.csv.gz", lambda p: spoil(p, lambda rows: rows[:-1]),
          r"edge.csv.gz must have 2755 rows, but has 2754"),
-        ("raw/edge.csv.gz", lambda p: write_gz(p, ""), "edge.csv.gz, line 1: 2 columns are exp"),
+        ("raw/edge.csv.gz", lambda p: write_gz(p, ""), "edge.csv.gz, line 1: expected 2 col"),
         ("raw/edge.csv.gz", lambda p: p.write_bytes(b"no gzip"), "edge.csv.gz was cut short or al"),
         ("raw/node-feat.csv.gz", lambda p: spoil(p, lambda rows: [
             *rows[:7], rows[7].replace(rows[7].split(",")[3], "inf"), *rows[8:]]),
          "node-feat.csv.gz, line 8: features must be finite numbers, but one is inf"),
         ("raw/node-feat.csv.gz", lambda p: spoil(p, lambda rows: [
             *rows[:7], rows[7].replace(rows[7].split(",")[3], "nan"), *rows[8:]]),
-         "node-feat.csv.gz, line 8: a number is missing"),
+         "node-feat.csv.gz, line 8: a cell is empty or nan"),
         ("raw/node-feat.csv.gz", Path.unlink, "node-feat.csv.gz is missing; OGB's download"),
         ("raw/num-node-list.csv.gz", Path.unlink, "num-node-list.csv.gz is missing"),
-        ("raw/num-node-list.csv.gz", lambda p: write_gz(p, "3\n4\n"), "must tell of one graph"),
+        ("raw/num-node-list.csv.gz", lambda p: write_gz(p, "3\n4\n"),
+         "must hold one number, for one graph, but holds 2"),
         ("raw/node-label.csv.gz", lambda p: spoil(p, lambda rows: rows[1:]),
-         "there must be 400 labels, but are 399"),
+         "there must be 400 labels, but there are 399"),
         ("raw/node-label.csv.gz", lambda p: spoil(p, lambda rows: ["-3", *rows[1:]]),
          "classes must be 0 or more, but one is -3"),
         ("raw/node_year.csv.gz", lambda p: spoil(p, lambda rows: rows[1:]),
@@ -297,16 +300,16 @@ def cut(path):
          "is in train and in valid"),
     ],
 )  # fmt: skip
-def test_bad_ogb_files_are_told_and_nothing_is_stored(made, tmp_path, file, change, told):
+def test_bad_ogb_files_are_errors_and_nothing_is_stored(made, tmp_path, file, change, message):
     folder = made("ogbn-arxiv", tmp_path)
     change(folder / file)
-    with pytest.raises(ValueError, match=told):
+    with pytest.raises(ValueError, match=message):
         read_ogb(folder)
     assert not list((tmp_path / "cache" / "store").iterdir())
 
 
 @pytest.mark.parametrize(
-    ("file", "told"),
+    ("file", "message"),
     [
         ("raw/nodetype-has-label.csv.gz", "nodetype-has-label.csv.gz is missing"),
         ("raw/node-feat/paper/node-feat.csv.gz", "paper/node-feat.csv.gz is missing"),
@@ -318,16 +321,18 @@ def test_bad_ogb_files_are_told_and_nothing_is_stored(made, tmp_path, file, chan
         ("split/time/paper/test.csv.gz", "test.csv.gz is missing"),
     ],
 )
-def test_a_missing_file_of_mag_is_named(made, tmp_path, file, told):
+def test_a_missing_file_of_mag_is_named(made, tmp_path, file, message):
     folder = made("ogbn-mag", tmp_path)
     (folder / file).unlink()
-    with pytest.raises(ValueError, match=told):
+    with pytest.raises(ValueError, match=message):
         read_ogb(folder)
 
 
-def test_a_folder_of_something_else_is_told(tmp_path):
+def test_a_folder_of_something_else_is_an_error(tmp_path):
     (tmp_path / "arxiv").mkdir()
-    with pytest.raises(ValueError, match=r"is no folder of OGB's files: it has none of raw/edge"):
+    with pytest.raises(
+        ValueError, match=r"is not a folder of OGB's files: it has none of raw/edge"
+    ):
         read_ogb(tmp_path / "arxiv")
 
 
@@ -350,22 +355,22 @@ def test_pairs_are_read_however_torch_saved_them(made, tmp_path, protocol, is_zi
 
 
 @pytest.mark.parametrize(
-    ("held", "told"),
+    ("held", "message"),
     [
-        ({"edge": np.array([[0, 50]])}, "train.pt, train/edge.*nodes are 0 to 49.*has 50"),
+        ({"edge": np.array([[0, 50]])}, "train.pt, train/edge.*nodes are 0 to 49.*has node 50"),
         ({"edge": "words"}, "train.pt: edge must be an array of numbers"),
         ([1], "train.pt must hold arrays by name, but holds a list"),
         ({"edge": torch.ones(2)}, "train.pt holds a torch"),
         (b"cut", "train.pt was cut short or altered"),
     ],
 )
-def test_bad_pairs_are_told(made, tmp_path, held, told):
+def test_bad_pairs_are_errors(made, tmp_path, held, message):
     path = made("ogbl-ddi", tmp_path) / "split" / "target" / "train.pt"
     if isinstance(held, bytes):
         cut(path)
     else:
         torch.save(held, path)
-    with pytest.raises(ValueError, match=told):
+    with pytest.raises(ValueError, match=message):
         read_ogb(tmp_path / "ogbl-ddi")
 
 
@@ -394,7 +399,7 @@ def test_binary_forms_give_the_same_graph(made, tmp_path):
 
 
 def test_binary_forms_of_several_types_give_the_same_graph(made, tmp_path, monkeypatch):
-    monkeypatch.setattr("dynagat.data.blocks.NPZ_BLOCK", 1 << 12)  # so that there are many
+    monkeypatch.setattr("dynagat.data.blocks.NPZ_BLOCK", 1 << 12)  # so that there are many blocks
     data = read_ogb(made("ogbn-mag", tmp_path))
     folder = tmp_path / "binary" / "ogbn-mag"
     (folder / "raw").mkdir(parents=True)
@@ -423,7 +428,7 @@ def test_binary_forms_of_several_types_give_the_same_graph(made, tmp_path, monke
     assert np.array_equal(binary.split["valid"], data.split["valid"])
 
 
-def test_blocks_of_any_size_give_the_same_graph(made, tmp_path, monkeypatch):
+def test_the_block_size_does_not_change_the_graph(made, tmp_path, monkeypatch):
     folder = made("ogbn-products", tmp_path)
     before = read_ogb(folder)
     monkeypatch.setattr("dynagat.data.blocks.CSV_BLOCK", 1 << 12)
@@ -479,7 +484,7 @@ def test_an_npz_of_plain_arrays_is_read(tmp_path):
     assert both.num_edges == 4  # the loop is left out
 
 
-def test_the_names_in_use_mean_the_same(tmp_path):
+def test_all_common_names_are_read(tmp_path):
     expected = read_npz(write_npz(tmp_path / "mine.npz"))
     parts = {"data": np.ones(3), "indices": np.array([1, 2, 2]), "shape": np.array([4, 4])}
     adjacency = {f"adj_{name}": array for name, array in parts.items()}
@@ -491,7 +496,7 @@ def test_the_names_in_use_mean_the_same(tmp_path):
         {"x": None, **features},
         {"y": None, "labels": np.arange(4) % 2},
         {"train": None, "train_mask": np.array([True, True, False, False])},
-        {"names": np.array([{"an": "object"}], dtype=object)},  # is left alone
+        {"names": np.array([{"an": "object"}], dtype=object)},  # is ignored
     ]
     for changed in others:
         found = read_npz(write_npz(tmp_path / "mine.npz", **changed))
@@ -502,31 +507,31 @@ def test_the_names_in_use_mean_the_same(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("changed", "told"),
+    ("changed", "message"),
     [
-        ({"edge_index": np.array([[0], [4]])}, "edge 0: nodes are 0 to 3, but an edge has 4"),
-        ({"edge_index": np.ones((2, 3))}, r"edge_index must be whole numbers \[2, E\], but is fl"),
+        ({"edge_index": np.array([[0], [4]])}, "edge 0: nodes are 0 to 3, but the edge has node 4"),
+        ({"edge_index": np.ones((2, 3))}, r"edge_index must be integers \[2, E\], but is fl"),
         ({"edge_index": None}, "must have edge_index; row and col; or adj_indptr"),
         ({"x": np.full((4, 2), np.nan)}, "x, row 0: features must be finite numbers, but one is n"),
-        ({"x": np.eye(3)}, "numbers of nodes must agree, but are x 3, y 4"),
+        ({"x": np.eye(3)}, "the numbers of nodes must agree, but are x 3, y 4"),
         ({"x": np.array(["a"] * 4)}, "x must be numbers"),
         ({"x": np.array([{}] * 4, dtype=object)}, "Object arrays cannot be loaded"),
         ({"test": np.array([1])}, "node 1 is in train and in test"),
         ({"test": np.array([4])}, "test has 4, but nodes are 0 to 3"),
         ({"test": np.array([3, 3])}, "test holds a node twice"),
-        ({"test": np.array([0.5])}, "test must be a list of node numbers"),
+        ({"test": np.array([0.5])}, "test must be a vector of node indices"),
         ({"train": None, "train_mask": np.ones(3, bool)}, r"must be of shape \[4\], but is \[3\]"),
         ({"y": np.array([0, -2, 0, 0])}, "classes must be 0 or more, but one is -2"),
         ({"y": np.full((4, 2), 0.5)}, "must hold labels of 0 and 1, but one is 0.5"),
         ({"edge_attr": np.ones((2, 2))}, "attr of edges node-to-node must have 3 rows, but has 2"),
     ],
 )
-def test_bad_npz_files_are_told(tmp_path, changed, told):
-    with pytest.raises(ValueError, match=told):
+def test_bad_npz_files_are_errors(tmp_path, changed, message):
+    with pytest.raises(ValueError, match=message):
         read_npz(write_npz(tmp_path / "mine.npz", **changed))
 
 
-def test_a_cut_npz_is_told(tmp_path):
+def test_a_truncated_npz_is_an_error(tmp_path):
     cut(write_npz(tmp_path / "mine.npz"))
     with pytest.raises(ValueError, match=r"mine\.npz was cut short or altered"):
         read_npz(tmp_path / "mine.npz")
@@ -550,7 +555,7 @@ def test_amazon_is_as_pyg_reads_it(name):
 
 @settings(deadline=None, max_examples=40)
 @given(st.integers(0, 6), st.integers(0, 9), st.booleans(), st.integers(0, 99))
-def test_a_graph_comes_back_from_pyg(num_nodes, num_edges, is_typed, seed):
+def test_a_graph_survives_the_way_to_pyg_and_back(num_nodes, num_edges, is_typed, seed):
     random = np.random.default_rng(seed)
     num_edges = num_edges if num_nodes else 0
     key, query = random.integers(0, max(1, num_nodes), (2, num_edges))
@@ -585,7 +590,7 @@ def test_a_graph_comes_back_from_pyg(num_nodes, num_edges, is_typed, seed):
     assert back.task["kind"] == "classification"
 
 
-def test_pairs_come_back_from_pyg(made, tmp_path):
+def test_pairs_survive_the_way_to_pyg_and_back(made, tmp_path):
     data = read_ogb(made("ogbl-collab", tmp_path))
     found = data.to_pyg()
     back = from_pyg(found, "back")
@@ -605,30 +610,30 @@ def test_pairs_come_back_from_pyg(made, tmp_path):
         (torch.tensor([[True, False]] * 3), "multilabel", np.float32),
     ],
 )
-def test_targets_tell_their_task(y, kind, dtype):
+def test_the_task_is_inferred_from_the_targets(y, kind, dtype):
     data = from_pyg(Data(x=torch.ones(3, 1), edge_index=torch.zeros(2, 0).long(), y=y), "g")
     assert data.task["kind"] == kind
     assert data.y.dtype == dtype
 
 
 @pytest.mark.parametrize(
-    ("changed", "told"),
+    ("changed", "message"),
     [
-        ({"edge_index": torch.tensor([[0], [3]])}, "nodes are 0 to 2, but an edge has 3"),
+        ({"edge_index": torch.tensor([[0], [3]])}, "nodes are 0 to 2, but the edge has node 3"),
         ({"edge_index": None}, r"edge_index of edges node-to-node must be a tensor of shape"),
         ({"train_mask": torch.ones(3, 5).bool()}, r"must be booleans of shape \[3\], but is bool"),
         ({"train_mask": torch.ones(3)}, r"must be booleans of shape \[3\], but is float32"),
     ],
 )
-def test_bad_pyg_data_are_told(changed, told):
+def test_bad_pyg_data_are_errors(changed, message):
     data = Data(x=torch.ones(3, 1), y=torch.zeros(3).long(), edge_index=torch.zeros(2, 0).long())
     for name, value in changed.items():
         data[name] = value
-    with pytest.raises(ValueError, match=told):
+    with pytest.raises(ValueError, match=message):
         from_pyg(data, "g")
 
 
-def test_one_type_has_targets():
+def test_targets_of_two_types_are_refused():
     data = HeteroData()
     for kind in ("a", "b"):
         data[kind].x, data[kind].y = torch.ones(2, 1), torch.zeros(2).long()
@@ -636,7 +641,7 @@ def test_one_type_has_targets():
         from_pyg(data, "g")
 
 
-def test_what_pyg_has_for_each_edge_is_the_edges_whatever_its_name():
+def test_values_with_a_row_per_edge_belong_to_the_edges_whatever_their_name():
     typed = HeteroData()
     typed["a"].num_nodes, typed["b"].num_nodes = 3, 2
     typed["a", "to", "b"].edge_index = torch.tensor([[0, 1], [1, 0]])

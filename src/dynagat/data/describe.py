@@ -1,141 +1,59 @@
-"""What a graph is like: sizes, degrees, components, label balance, homophily, odd edges.
+"""describe: sizes, degrees, components, class balance and homophily of a graph.
 
-Everything is counted in blocks, so a graph larger than memory can be described: what is held is a
-few numbers per node, and the pairs of at most 2²⁵ edges.
+Everything is counted in blocks, so a graph larger than memory can be described: memory holds a few
+numbers per node, and the pairs of at most 2²⁵ edges.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
+from dynagat.data.description import (
+    Balance,
+    Description,
+    EdgeFacts,
+    Features,
+    Homophily,
+    NodeFacts,
+    Summary,
+)
 from dynagat.data.store import SPLITS, Edges, EdgeType, GraphData, Nodes, flat
 from dynagat.data.texts import Texts
 
-BLOCK = 1 << 22  # edges, or numbers of features, that are looked at at once
-PAIRS = 1 << 25  # edges that are sorted at once
-SHOWN = 12  # classes that the table lists
-
-
-@dataclass(frozen=True)
-class Spread:
-    """Of one number per node."""
-
-    min: float
-    median: float
-    mean: float
-    max: float
-
-
-@dataclass(frozen=True)
-class Features:
-    count: int
-    dtype: str
-    zeros: float  # share of them
-    nan: int  # how many are no finite numbers
-
-
-@dataclass(frozen=True)
-class NodeFacts:
-    kind: str
-    count: int
-    isolated: int  # with no edge of any kind, but to themselves
-    features: Features | None
-    arrays: tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class EdgeFacts:
-    kind: str
-    count: int
-    queries_per_key: Spread  # degrees out: how many attend to a node
-    keys_per_query: Spread  # degrees in: how many a node attends to
-    self_loops: int
-    duplicates: int  # edges whose pair came before
-    is_symmetric: bool | None  # whether each pair is there in both directions; None across types
-    density: float  # of all pairs, the share that are edges
-    arrays: tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class Balance:
-    """How the targets are spread."""
-
-    kind: str
-    unknown: int  # targets that are not known
-    counts: Mapping[str, int]  # nodes of each class, or that have each label
-    values: Spread | None  # of a regression
-
-
-@dataclass(frozen=True)
-class Homophily:
-    """Over the edges that join two nodes of known class, loops apart; either direction counts.
-
-    edge: share of edges that join equal classes.
-    adjusted: (edge - Σ p_k²) / (1 - Σ p_k²), p_k the share of edge ends at class k: 0 if edges
-        don't care for classes, whatever their sizes.
-    class_insensitive: mean over all classes but one of max(0, h_k - n_k / n), h_k the share of
-        class k's edge ends whose other end is of it, n_k / n its share of nodes.
-    """
-
-    edge: float
-    adjusted: float
-    class_insensitive: float
-
-
-@dataclass(frozen=True)
-class Description:
-    name: str
-    source: str | None
-    made: bool
-    nodes: tuple[NodeFacts, ...]
-    edges: tuple[EdgeFacts, ...]
-    components: int
-    largest_component: float  # its share of all nodes
-    balance: Balance | None
-    homophily: Homophily | None
-    split: Mapping[str, int]
-    bytes: int  # of all arrays
-
-    def to_dict(self) -> dict[str, Any]:
-        return asdict(self)
-
-    def __str__(self) -> str:
-        lines = list(_lines(self))
-        width = max(len(name) for name, _ in lines) + 2
-        return "\n".join(f"{name:<{width}}{text}" for name, text in lines)
+BLOCK = 1 << 22  # edges, or values of features, per block
+MAX_PAIRS = 1 << 25  # edges that are sorted at once
 
 
 def describe(data: GraphData) -> Description:
-    """Look at all of a graph; some seconds for ten million edges."""
+    """Describe a graph, which takes some seconds for ten million edges."""
     degrees = _all_degrees(data)
     nodes = [_node_facts(kind, each, degrees[kind]) for kind, each in data.nodes.items()]
     edges = [_edge_facts(kind, each, data) for kind, each in data.edges.items()]
     components, largest = _components(data)
-    balance = _balance(data)
-    about = data.about
     return Description(
         name=data.name,
-        source=_source(about.get("source")),
-        made=bool(about.get("made")),
+        source=_source(data.about.get("source")),
+        made=bool(data.about.get("made")),
         nodes=tuple(nodes),
         edges=tuple(edges),
         components=components,
         largest_component=largest,
-        balance=balance,
+        balance=_balance(data),
         homophily=_homophily(data),
         split={name: len(data.split[name]) for name in _ordered(data.split)},
         bytes=sum(_bytes(array) for array in flat(data).values()),
     )
 
 
-def _source(told: Any) -> str | None:
-    """Of tables, the names of their files."""
-    return " and ".join(e["file"] for e in told.values()) if isinstance(told, Mapping) else told
+def _source(source: Any) -> str | None:
+    """The source as text; for tables, the names of their files."""
+    if isinstance(source, Mapping):
+        return " and ".join(each["file"] for each in source.values())
+    return source
 
 
 def _blocks(edges: Edges) -> Iterator[tuple[np.ndarray, np.ndarray]]:
@@ -145,16 +63,16 @@ def _blocks(edges: Edges) -> Iterator[tuple[np.ndarray, np.ndarray]]:
 
 
 def _all_degrees(data: GraphData) -> dict[str, np.ndarray]:
-    """Edges at each node that lead to another one, by type."""
-    found = {kind: np.zeros(nodes.count, np.int64) for kind, nodes in data.nodes.items()}
+    """The number of edges of each node without self-loops, by type."""
+    degrees = {kind: np.zeros(nodes.count, np.int64) for kind, nodes in data.nodes.items()}
     for (key_kind, _, query_kind), edges in data.edges.items():
         for key, query in _blocks(edges):
             if key_kind == query_kind:
                 other = key != query
                 key, query = key[other], query[other]
-            found[key_kind] += np.bincount(key, minlength=len(found[key_kind]))
-            found[query_kind] += np.bincount(query, minlength=len(found[query_kind]))
-    return found
+            degrees[key_kind] += np.bincount(key, minlength=len(degrees[key_kind]))
+            degrees[query_kind] += np.bincount(query, minlength=len(degrees[query_kind]))
+    return degrees
 
 
 def _node_facts(kind: str, nodes: Nodes, degrees: np.ndarray) -> NodeFacts:
@@ -187,8 +105,8 @@ def _edge_facts(kind: EdgeType, edges: Edges, data: GraphData) -> EdgeFacts:
     return EdgeFacts(
         kind="-".join(kind),
         count=edges.count,
-        queries_per_key=_spread(out),
-        keys_per_query=_spread(into),
+        queries_per_key=_summary(out),
+        keys_per_query=_summary(into),
         self_loops=loops,
         duplicates=edges.count - distinct,
         is_symmetric=is_symmetric if is_within else None,
@@ -197,47 +115,47 @@ def _edge_facts(kind: EdgeType, edges: Edges, data: GraphData) -> EdgeFacts:
     )
 
 
-def _spread(values: np.ndarray) -> Spread:
+def _summary(values: np.ndarray) -> Summary:
     if not len(values):
-        return Spread(0.0, 0.0, 0.0, 0.0)
-    middle, mean = float(np.median(values)), float(values.mean())
-    return Spread(float(values.min()), middle, mean, float(values.max()))
+        return Summary(0.0, 0.0, 0.0, 0.0)
+    median, mean = float(np.median(values)), float(values.mean())
+    return Summary(float(values.min()), median, mean, float(values.max()))
 
 
 def _distinct(edges: Edges, key_count: int, query_count: int) -> tuple[int, bool]:
-    """How many distinct pairs there are, and whether they are the same turned around.
+    """The number of distinct pairs, and whether each occurs in both directions.
 
-    Pairs are sorted, a range of queries at a time. Turned around they are the same if two sums of
-    64-bit hashes agree: by chance that happens once in 10¹⁹ graphs.
+    Pairs are sorted, one range of queries at a time. They are symmetric if the sums of 64-bit
+    hashes of both directions agree, which happens by chance for one in 10¹⁹ graphs.
     """
-    parts = max(1, -(-edges.count // PAIRS))
-    bounds = np.linspace(0, query_count, parts + 1).astype(np.int64)
-    distinct, there, back = 0, 0, 0
+    ranges = max(1, -(-edges.count // MAX_PAIRS))
+    bounds = np.linspace(0, query_count, ranges + 1).astype(np.int64)
+    distinct, forward, backward = 0, 0, 0
     for low, high in pairwise(bounds):
-        code = _codes(edges, key_count, low, high, whole=parts == 1)
+        code = _codes(edges, key_count, low, high, whole=ranges == 1)
         code.sort()
         if len(code):
             code = code[np.concatenate([[True], code[1:] != code[:-1]])]
         query, key = code // key_count, code % key_count
         distinct += len(code)
-        there += _mixed(query, key)
-        back += _mixed(key, query)
-    return distinct, (there - back) % 2**64 == 0
+        forward += _hash_sum(query, key)
+        backward += _hash_sum(key, query)
+    return distinct, (forward - backward) % 2**64 == 0
 
 
 def _codes(edges: Edges, key_count: int, low: int, high: int, *, whole: bool) -> np.ndarray:
     """query · key_count + key of the edges whose query lies in [low, high)."""
-    found = []
+    codes = []
     for key, query in _blocks(edges):
         if not whole:
             inside = (query >= low) & (query < high)
             key, query = key[inside], query[inside]
-        found.append(query.astype(np.int64) * key_count + key)
-    return np.concatenate(found) if found else np.empty(0, np.int64)
+        codes.append(query.astype(np.int64) * key_count + key)
+    return np.concatenate(codes) if codes else np.empty(0, np.int64)
 
 
-def _mixed(first: np.ndarray, second: np.ndarray) -> int:
-    """A sum over pairs of a hash in which order matters (the steps of splitmix64)."""
+def _hash_sum(first: np.ndarray, second: np.ndarray) -> int:
+    """Sum of the hashes of ordered pairs (the steps of splitmix64)."""
     total = 0
     with np.errstate(over="ignore"):
         for start in range(0, len(first), BLOCK):
@@ -251,7 +169,7 @@ def _mixed(first: np.ndarray, second: np.ndarray) -> int:
 
 
 def _components(data: GraphData) -> tuple[int, float]:
-    """Connected components over all types and either direction; the largest's share of nodes."""
+    """The number of connected components over all types, and the largest's fraction of nodes."""
     from scipy.sparse import coo_array
     from scipy.sparse.csgraph import connected_components
 
@@ -260,12 +178,12 @@ def _components(data: GraphData) -> tuple[int, float]:
         first[kind], total = total, total + nodes.count
     component, count = np.arange(total), total
     for (key_kind, _, query_kind), edges in data.edges.items():
-        for key, query in _blocks(edges):  # a block joins the components that there are so far
+        for key, query in _blocks(edges):  # a block merges the components of the blocks before
             ends = component[key + first[key_kind]], component[query + first[query_kind]]
             new = ends[0] != ends[1]
             if new.any():
-                joined = (np.ones(int(new.sum()), np.int8), (ends[0][new], ends[1][new]))
-                matrix = coo_array(joined, shape=(count, count)).tocsr()
+                entries = (np.ones(int(new.sum()), np.int8), (ends[0][new], ends[1][new]))
+                matrix = coo_array(entries, shape=(count, count)).tocsr()
                 count, renamed = connected_components(matrix, directed=False)
                 component = renamed[component]
     largest = int(np.bincount(component).max()) if total else 0
@@ -279,7 +197,7 @@ def _balance(data: GraphData) -> Balance | None:
     y = np.asarray(data.y)
     if kind == "regression":
         known = y[~np.isnan(y)]
-        return Balance(kind, len(y) - len(known), {}, _spread(known))
+        return Balance(kind, len(y) - len(known), {}, _summary(known))
     names = [str(each) for each in data.task.get("classes", ())]
     if kind == "multilabel":
         counts = np.nansum(y, 0).astype(np.int64)
@@ -289,7 +207,7 @@ def _balance(data: GraphData) -> Balance | None:
 
 
 def _named(names: list[str], counts: np.ndarray) -> dict[str, int]:
-    names = names + [str(at) for at in range(len(names), len(counts))]
+    names = names + [str(index) for index in range(len(names), len(counts))]
     return {name: int(count) for name, count in zip(names, counts, strict=True)}
 
 
@@ -298,89 +216,30 @@ def _homophily(data: GraphData) -> Homophily | None:
         return None
     y, kind = np.asarray(data.y), data.node_type
     classes = int(y.max(initial=-1)) + 1
-    joined = np.zeros((classes, classes), np.int64)  # edges by the classes of both ends
+    pairs = np.zeros((classes, classes), np.int64)  # edges by the classes of both ends
     for (key_kind, _, query_kind), edges in data.edges.items():
         if key_kind == query_kind == kind:
             for key, query in _blocks(edges):
                 known = (y[key] >= 0) & (y[query] >= 0) & (key != query)
                 code = y[key[known]].astype(np.int64) * classes + y[query[known]]
-                joined += np.bincount(code, minlength=classes**2).reshape(classes, classes)
-    joined = joined + joined.T
-    if not joined.sum():
+                pairs += np.bincount(code, minlength=classes**2).reshape(classes, classes)
+    pairs = pairs + pairs.T
+    if not pairs.sum():
         return None
-    ends = joined.sum(1)
-    edge, by_chance = float(joined.trace() / ends.sum()), float(((ends / ends.sum()) ** 2).sum())
+    ends = pairs.sum(1)
+    edge, by_chance = float(pairs.trace() / ends.sum()), float(((ends / ends.sum()) ** 2).sum())
     adjusted = (edge - by_chance) / (1 - by_chance) if by_chance < 1 else 0.0
-    share = np.bincount(y[y >= 0], minlength=classes) / (y >= 0).sum()
-    excess = np.maximum(0, joined.diagonal() / np.maximum(1, ends) - share)
+    fraction = np.bincount(y[y >= 0], minlength=classes) / (y >= 0).sum()
+    excess = np.maximum(0, pairs.diagonal() / np.maximum(1, ends) - fraction)
     return Homophily(edge, adjusted, float(excess.sum() / max(1, classes - 1)))
 
 
 def _ordered(split: Mapping[str, Any]) -> list[str]:
-    order = {part: at for at, part in enumerate(SPLITS)}
+    """The names of the arrays of a split: train, valid, test, then others."""
+    order = {part: position for position, part in enumerate(SPLITS)}
     return sorted(split, key=lambda name: (order.get(name.partition("/")[0], 3), name))
 
 
 def _bytes(array: Any) -> int:
-    parts = array.arrays.values() if isinstance(array, Texts) else [array]
-    return sum(part.nbytes for part in parts)
-
-
-def _lines(told: Description) -> Iterator[tuple[str, str]]:
-    yield "graph", told.name + (" (made up)" if told.made else "")
-    if told.source:
-        yield "from", told.source
-    for nodes in told.nodes:
-        yield f"nodes {nodes.kind}", f"{nodes.count:,}, isolated {nodes.isolated:,}"
-        if nodes.features is not None:
-            yield "  features", _told_features(nodes.features)
-    for edges in told.edges:
-        yield from _edge_lines(edges)
-    share = f"the largest has {told.largest_component:.1%} of the nodes"
-    yield "components", f"{told.components:,}; {share}"
-    if told.balance is not None:
-        yield from _balance_lines(told.balance)
-    if told.homophily is not None:
-        h = told.homophily
-        others = f"adjusted {h.adjusted:.3f}, class-insensitive {h.class_insensitive:.3f}"
-        yield "homophily", f"{h.edge:.3f} of edges join equal classes; {others}"
-    if told.split:
-        yield "split", ", ".join(f"{name} {count:,}" for name, count in told.split.items())
-    yield "arrays", f"{told.bytes / 1e6:,.1f} MB"
-
-
-def _told_features(features: Features) -> str:
-    bad = f", {features.nan:,} not finite" if features.nan else ""
-    return f"{features.count:,} {features.dtype}, {features.zeros:.1%} zeros{bad}"
-
-
-def _edge_lines(edges: EdgeFacts) -> Iterator[tuple[str, str]]:
-    yield f"edges {edges.kind}", f"{edges.count:,}, density {edges.density:.2g}"
-    for name, spread in [("in", edges.keys_per_query), ("out", edges.queries_per_key)]:
-        yield f"  degrees {name}", _told_spread(spread)
-    symmetric = {True: "both directions of each", False: "not symmetric", None: "across types"}
-    odd = f"{edges.self_loops:,} self-loops, {edges.duplicates:,} duplicates"
-    yield "  pairs", f"{symmetric[edges.is_symmetric]}; {odd}"
-    if edges.arrays:
-        yield "  with", ", ".join(edges.arrays)
-
-
-def _told_spread(spread: Spread) -> str:
-    middle = f"median {spread.median:,.10g}, mean {spread.mean:,.2f}"
-    return f"min {spread.min:,.10g}, {middle}, max {spread.max:,.10g}"
-
-
-def _balance_lines(balance: Balance) -> Iterator[tuple[str, str]]:
-    unknown = f", {balance.unknown:,} unknown" if balance.unknown else ""
-    if balance.values is not None:
-        yield "target", f"regression{unknown}; {_told_spread(balance.values)}"
-        return
-    what = "classes" if balance.kind == "classification" else "labels"
-    yield what, f"{len(balance.counts):,}{unknown}"
-    total = max(1, sum(balance.counts.values()))
-    ranked = sorted(balance.counts.items(), key=lambda each: -each[1])
-    for name, count in ranked[:SHOWN]:
-        yield f"  {' '.join(name.split())[:19]}", f"{count:,} ({count / total:.1%})"
-    if len(ranked) > SHOWN:
-        rest = sum(count for _, count in ranked[SHOWN:])
-        yield f"  {len(ranked) - SHOWN} others", f"{rest:,} ({rest / total:.1%})"
+    arrays = array.arrays.values() if isinstance(array, Texts) else [array]
+    return sum(each.nbytes for each in arrays)
