@@ -31,7 +31,7 @@ SHORT = {
 
 
 def tiny(name: str, *, nodes: int = 90, edges: int = 150, seed: int = 0, **about) -> GraphData:
-    """Three classes; features that tell them; edges one way, a loop, and one edge twice."""
+    """Three classes, informative features, directed edges, a self-loop, and a duplicate edge."""
     draw = np.random.default_rng(seed)
     y = np.arange(nodes) % 3
     key, query = draw.integers(0, nodes, (2, edges))
@@ -55,13 +55,13 @@ def without_features(data: GraphData) -> GraphData:
 
 
 def make_files(folder) -> None:
-    """Made-up OGB sets, where DYNAGAT_DATA finds them."""
+    """Write synthetic OGB datasets into the folder of DYNAGAT_DATA."""
     for name, nodes in MADE_NODES.items():
         make_ogb(name, folder / name, nodes=nodes)
 
 
 def short(name: str, mechanism: str, *more: str, published: bool = False) -> Benchmark:
-    """A benchmark under settings that make it quick, in either fidelity."""
+    """A benchmark with settings that make it quick, in either fidelity."""
     benchmark, texts = find(name), [*SHORT[name], *more]
     dataset = [text.partition("=")[2] for text in texts if text.startswith("dataset=")]
     start = benchmark.base(mechanism, *dataset[-1:])

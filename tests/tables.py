@@ -1,4 +1,4 @@
-"""Small tables for tests: four nodes, three edges, and ways to spoil them."""
+"""Small tables for tests: four nodes, three edges, and helpers to write and read them."""
 
 from pathlib import Path
 
@@ -11,7 +11,7 @@ NODES = (
 def write(
     folder: Path, edges: str | bytes = EDGES, nodes: str | bytes = NODES
 ) -> tuple[Path, Path]:
-    """The paths of e.csv and n.csv."""
+    """Write e.csv and n.csv, and return their paths."""
     paths = folder / "e.csv", folder / "n.csv"
     for path, text in zip(paths, (edges, nodes), strict=True):
         path.write_bytes(text if isinstance(text, bytes) else text.encode())

@@ -1,4 +1,4 @@
-"""Columns become features by what training rows tell, and by the same rule in any other table."""
+"""Columns become features by an encoding fitted to training rows, applied to any table."""
 
 import json
 
@@ -9,12 +9,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from dynagat.data import Columns, TableError, read_tables
-from dynagat.data.tables.fitting import WORDS
+from dynagat.data.tables.fitting import MIN_WORDS
 from tests.tables import EDGES, write
 
 
 def features(folder, name, values, training=None, **options) -> np.ndarray:
-    """What a column becomes; every second row is for training, unless told."""
+    """The features of a column; by default every second row is for training."""
     data = read(folder, {name: values}, training, **options)
     return data.x
 
@@ -53,7 +53,7 @@ def test_numbers_have_mean_zero_and_deviation_one_in_training_rows(tmp_path, val
         assert x.shape[1] == 1
 
 
-def test_only_training_rows_are_looked_at(tmp_path):
+def test_only_training_rows_determine_the_encoding(tmp_path):
     one = features(tmp_path, "h", [1, 2, 3, 4, 5, 6])
     other = features(tmp_path, "h", [1, 200, 3, 400, 5, 600])
     assert np.array_equal(one[::2], other[::2])
@@ -68,16 +68,16 @@ def test_zeros_and_ones_stay_as_they_are(tmp_path):
     ]  # fmt: skip
 
 
-def test_words_are_all_divided_by_the_same(tmp_path):
+def test_word_counts_are_all_divided_by_the_same_number(tmp_path):
     rng = np.random.default_rng(0)
-    words = rng.random((40, WORDS)) * (rng.random((40, WORDS)) < 0.2)
+    words = rng.random((40, MIN_WORDS)) * (rng.random((40, MIN_WORDS)) < 0.2)
     words[::2, 0] = 0  # a word that no training row has
     words[1, 0] = 0.5
-    data = read(tmp_path, {f"w{n}": words[:, n].tolist() for n in range(WORDS)})
+    data = read(tmp_path, {f"w{n}": words[:, n].tolist() for n in range(MIN_WORDS)})
     present = words[::2][words[::2] > 0]
     scale = np.sqrt(np.square(present).mean())
     np.testing.assert_allclose(data.x, words / scale, rtol=1e-6)
-    few = read(tmp_path, {f"w{n}": words[:, n].tolist() for n in range(1, WORDS)})
+    few = read(tmp_path, {f"w{n}": words[:, n].tolist() for n in range(1, MIN_WORDS)})
     np.testing.assert_allclose(few.x[::2].mean(0), 0, atol=1e-6)
 
 
@@ -97,26 +97,26 @@ def test_dates_are_days(tmp_path):
     np.testing.assert_allclose(x[:, 0], [-1, 0.5, 1, 0], atol=1e-6)
 
 
-def test_a_column_that_tells_nothing_is_left_out(tmp_path):
+def test_constant_and_empty_columns_are_left_out(tmp_path):
     columns = {"h": [1, 2, 3, 4], "same": [7, 8, 7, 9], "none": ["", "NA", "nan", "null"]}
     columns |= {"word": ["a", "b", "a", "c"], "later": ["", 1, "", 2]}
-    told = read(tmp_path, columns).about["columns"]
-    assert [each["name"] for each in told["columns"]] == ["h"]
-    assert told["left_out"] == {
+    encoding = read(tmp_path, columns).about["columns"]
+    assert [each["name"] for each in encoding["columns"]] == ["h"]
+    assert encoding["left_out"] == {
         "none": "empty", "same": "constant", "word": "constant", "later": "empty"
     }  # fmt: skip
 
 
-def test_columns_of_each_kind_are_encoded_alike_again(tmp_path):
+def test_a_stored_encoding_gives_the_same_features(tmp_path):
     rng = np.random.default_rng(0)
     columns = {"h": rng.normal(size=30).tolist(), "flag": rng.integers(0, 2, 30).tolist()}
     columns |= {"c": [("red", "blue", "")[n % 3] for n in range(30)]}
     columns |= {"day": [f"2020-02-{n % 28 + 1:02d}" for n in range(30)]}
     columns |= {"gap": [n / 3 if n % 4 else "" for n in range(30)], "ok": ["true", "false"] * 15}
     data = read(tmp_path, columns)
-    told = json.loads(json.dumps(data.about["columns"]))
-    again = Columns.from_dict(told)
-    assert again.to_dict() == told
+    encoding = json.loads(json.dumps(data.about["columns"]))
+    again = Columns.from_dict(encoding)
+    assert again.to_dict() == encoding
     applied = read_tables(tmp_path / "e.csv", tmp_path / "n.csv", target=None, columns=again)
     assert np.array_equal(applied.x, data.x)
     assert "y" not in applied.nodes["node"].arrays
@@ -134,14 +134,14 @@ def test_an_encoding_is_applied_to_a_table_with_other_rows_and_columns(tmp_path)
     )
     assert grown.x.tolist() == [[0, 0, 0], [0, 1, 0]]
     write(tmp_path, EDGES, "id,h\nz,2\n")
-    with pytest.raises(TableError, match=r"n\.csv has no column 'c', which the tables that were"):
+    with pytest.raises(TableError, match=r"n\.csv has no column 'c', which the table used for"):
         read_tables(tmp_path / "e.csv", tmp_path / "n.csv", target=None, columns=columns)
     write(tmp_path, EDGES, "id,h,c\nz,2,red\ny,tall,red\n")
     with pytest.raises(TableError, match=r"line 3: column 'h' must hold numbers, but holds 'tall'"):
         read_tables(tmp_path / "e.csv", tmp_path / "n.csv", target=None, columns=columns)
 
 
-def test_an_encoding_takes_a_table_of_arrows(tmp_path):
+def test_an_encoding_takes_an_arrow_table(tmp_path):
     data = read(tmp_path, {"h": [0, 1, 4, 3], "c": ["red", "blue", "blue", "red"]})
     columns = Columns.from_dict(data.about["columns"])
     table = pa.table({"c": ["red", "blue"], "h": pa.array([2, None], pa.int8())})
@@ -155,8 +155,8 @@ def test_columns_can_be_ignored(tmp_path):
     assert read(tmp_path, columns, ignore=["note"]).x.shape == (4, 1)
 
 
-def test_more_categories_than_are_made_features_of_are_told(tmp_path):
-    """Numbers and text mixed, so that their number shows only in training rows."""
+def test_too_many_categories_are_an_error(tmp_path):
+    """Numbers and text are mixed, so that the categories are only counted in the training rows."""
     values = [n if n % 2 else f"k{n % 8}" for n in range(1000)]
     with pytest.raises(TableError, match="column 'c' holds free text such as"):
         features(tmp_path, "c", values, training=range(1000))

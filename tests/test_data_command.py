@@ -1,4 +1,4 @@
-"""dynagat data: list, get, import, describe and remove graphs; trouble in a sentence."""
+"""dynagat data: list, get, import, describe and remove graphs; errors are one line."""
 
 import json
 
@@ -19,7 +19,7 @@ def cache(tmp_path, monkeypatch):
 
 
 def data(*words, code=0):
-    """What it printed; of a failure, the one line it said."""
+    """The standard output of the command, or the one line of its error."""
     done = CliRunner().invoke(app, ["data", *map(str, words)], catch_exceptions=False)
     assert done.exit_code == code, done.output
     if code:
@@ -54,7 +54,7 @@ def test_the_catalogue_is_listed_with_how_to_get_it():
         assert words in printed
 
 
-def test_a_name_is_replaced_only_if_asked(npz):
+def test_a_graph_is_replaced_only_with_the_option(npz):
     data("import", "--npz", npz, "--name", "g")
     assert "exists already" in data("import", "--npz", npz, "--name", "g", code=2)
     data("import", "--npz", npz, "--name", "g", "--replace")
@@ -67,7 +67,7 @@ def test_an_ogb_folder_is_imported_and_marked(tmp_path):
     assert "stored, made up" in data("list", "--json")
 
 
-def test_tables_are_read_with_what_was_asked(tmp_path):
+def test_tables_are_read_with_the_given_options(tmp_path):
     (tmp_path / "e.csv").write_text("a,b,w\nu,v,1\nv,w,2\n")
     rows = [f"{name},{n},x,{'yes' if n % 2 else 'no'}" for n, name in enumerate("uvwxyz")]
     (tmp_path / "n.csv").write_text("\n".join(["code,size,note,label", *rows, ""]))
@@ -84,7 +84,7 @@ def test_tables_are_read_with_what_was_asked(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "message"),
     [
         (["import"], "one of --edges, --npz, --planetoid, --ogb is needed, but none is"),
         (["import", "--npz", "a", "--ogb", "b"], "but --npz and --ogb is"),
@@ -100,12 +100,12 @@ def test_tables_are_read_with_what_was_asked(tmp_path):
         (["get", "nope"], "the catalogue has no 'nope'; it has pubmed"),
     ],
 )
-def test_trouble_is_one_sentence_and_nothing_is_stored(words, told):
-    assert told in data(*words, code=2)
+def test_an_error_is_one_line_and_nothing_is_stored(words, message):
+    assert message in data(*words, code=2)
     assert stored_names() == []
 
 
-def test_an_altered_graph_is_told_by_describe_and_by_list(npz):
+def test_an_altered_graph_is_reported_by_describe_and_list(npz):
     data("import", "--npz", npz)
     path = next((store_folder() / "mine").rglob("x.npy"))
     path.write_bytes(path.read_bytes()[:-1] + b"\x01")

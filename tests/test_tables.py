@@ -31,7 +31,7 @@ def same(one: GraphData, other: GraphData) -> bool:
                else np.array_equal(left[n], right[n], equal_nan=True) for n in left)  # fmt: skip
 
 
-def test_a_graph_of_two_tables(tmp_path):
+def test_two_tables_become_a_graph(tmp_path):
     data = read_tables(*write(tmp_path), target="label")
     assert list(data.nodes["node"].arrays["id"]) == ["a", "b", "c", "d"]
     assert pairs(data) == [("a", "b"), ("b", "a"), ("b", "c"), ("c", "b"), ("c", "d"), ("d", "c")]
@@ -48,12 +48,13 @@ def test_a_graph_of_two_tables(tmp_path):
     assert data.name == "n"
 
 
-def test_what_was_read_is_told(tmp_path):
+def test_counts_of_what_was_read_are_stored(tmp_path):
     edges = "source,target\na,b\nb,a\na,b\nc,c\n"
     tables = read_tables(*write(tmp_path, edges), target="label").about["tables"]
-    told = {"lines": 4, "loops": 1, "repeated": 1, "both_ways": 1, "edges": 3, "directed": False}
-    told |= {"id": "id", "key": "source", "query": "target", "split": "split", "unlabelled": 0}
-    assert told.items() <= tables.items()
+    expected = {"lines": 4, "loops": 1, "repeated": 1, "both_ways": 1, "edges": 3}
+    expected |= {"id": "id", "key": "source", "query": "target", "split": "split"}
+    expected |= {"unlabelled": 0, "directed": False}
+    assert expected.items() <= tables.items()
 
 
 def test_an_edge_of_a_directed_graph_goes_from_key_to_query(tmp_path):
@@ -70,7 +71,7 @@ def test_an_edge_of_a_directed_graph_goes_from_key_to_query(tmp_path):
 
 
 @pytest.mark.parametrize("ends", ["src,dst", "From,To", "key,query", "u,v", "one,two"])
-def test_the_usual_names_of_columns_are_known(tmp_path, ends):
+def test_common_column_names_are_recognised(tmp_path, ends):
     key, query = ends.split(",")
     edges = f"note,{query},{key}\n-,b,a\n" if key != "one" else f"{ends},note\na,b,-\n"
     nodes = NODES.replace("id,age", "Node_ID,age")
@@ -100,7 +101,7 @@ def test_a_stored_graph_is_the_same_as_one_in_memory(tmp_path):
     assert not same(data, open_graph(stored.folder))
 
 
-def test_forms_of_csv_do_not_matter(tmp_path):
+def test_csv_variants_give_the_same_graph(tmp_path):
     plain = read_tables(*write(tmp_path), target="label")
     for form in (
         lambda text: text.replace(",", ";"),
@@ -119,7 +120,7 @@ def test_forms_of_csv_do_not_matter(tmp_path):
 
 
 def test_a_table_may_have_very_many_columns(tmp_path):
-    """Cut at the wrong separator, its lines are longer than the slow reader takes."""
+    """Split at the wrong separator, a field is longer than Python's csv module allows."""
     names = [f"feature_number_{n}" for n in range(8000)]
     header = "\t".join(["id", "y", *names])
     assert len(header) > 1 << 17
@@ -128,7 +129,7 @@ def test_a_table_may_have_very_many_columns(tmp_path):
     assert read_tables(*write(tmp_path, "u,v\nn0,n1\n", nodes), target="y").x.shape == (10, 8000)
 
 
-def test_integers_are_one_name_in_csv_and_parquet(tmp_path):
+def test_integer_ids_match_between_csv_and_parquet(tmp_path):
     edges, nodes = write(tmp_path, "u,v\n1,2\n", "id,x,y\n1,0,a\n2,5,b\n3,7,a\n4,1,b\n5,3,a\n")
     plain = read_tables(edges, nodes, target="y")
     assert plain.nodes["node"].arrays["id"].tolist() == [1, 2, 3, 4, 5]
@@ -139,7 +140,7 @@ def test_integers_are_one_name_in_csv_and_parquet(tmp_path):
 
 
 @pytest.mark.parametrize("kind", ["int32", "uint8", "float64", "str"])
-def test_the_ends_of_an_edge_may_be_of_two_types(tmp_path, kind):
+def test_key_and_query_columns_may_differ_in_type(tmp_path, kind):
     ends = pd.DataFrame({"a": [1, 2], "b": pd.Series([2, 3]).astype(kind)})
     ends.to_parquet(tmp_path / "e.parquet")
     (tmp_path / "n.csv").write_text("id,x\n1,4\n2,5\n3,6\n")
@@ -147,7 +148,7 @@ def test_the_ends_of_an_edge_may_be_of_two_types(tmp_path, kind):
     assert data.sole_edges.query_index.tolist() == [1, 2]
 
 
-def test_names_are_text(tmp_path):
+def test_ids_are_text(tmp_path):
     nodes = "id,x,y,split\n01,1,a,train\n1,2,b,train\nNA,3,a,test\n 1,4,b,valid\n-0,5,a,test\n"
     data = read_tables(*write(tmp_path, "u,v\n01,NA\n1, 1\n-0,1\n", nodes), target="y",
                        directed=True)  # fmt: skip
@@ -164,7 +165,7 @@ names = st.lists(
     max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(names=names, draw=st.data())
-def test_odd_names_are_read_as_they_were_written(tmp_path, names, draw):
+def test_unusual_ids_are_read_as_written(tmp_path, names, draw):
     index = st.integers(0, len(names) - 1)
     ends = draw.draw(st.lists(st.tuples(index, index), min_size=1, max_size=12))
     edges = pa.table({"u": [names[a] for a, _ in ends], "v": [names[b] for _, b in ends]})
@@ -196,17 +197,17 @@ def test_an_undirected_graph_has_each_edge_both_ways_once(tmp_path, ends):
     data = read_tables(*write(tmp_path, edges), target="label")
     expected = {("abcd"[a], "abcd"[b]) for pair in ends for a, b in (pair, pair[::-1])}
     assert pairs(data) == sorted(expected)
-    told = data.about["tables"]
-    assert told["repeated"] == len(ends) - len(set(ends))
-    assert told["loops"] == sum(a == b for a, b in ends)
-    assert told["both_ways"] == sum(a < b and (b, a) in ends for a, b in set(ends))
+    counts = data.about["tables"]
+    assert counts["repeated"] == len(ends) - len(set(ends))
+    assert counts["loops"] == sum(a == b for a, b in ends)
+    assert counts["both_ways"] == sum(a < b and (b, a) in ends for a, b in set(ends))
     listed = read_tables(*write(tmp_path, edges), target="label", directed=True)
     both = listed.symmetric().sole_edges
     assert np.array_equal(both.key_index, data.sole_edges.key_index)
     assert np.array_equal(both.query_index, data.sole_edges.query_index)
 
 
-def test_blocks_join_without_a_seam(tmp_path, monkeypatch):
+def test_the_block_size_does_not_change_the_graph(tmp_path, monkeypatch):
     rng, names = np.random.default_rng(0), [f"n{n}" for n in range(300)]
     nodes = "id,x,c,y\n" + "".join(
         f'"{name}",{rng.integers(9)},{"rgb"[n % 3]},{"pq"[n % 2]}\n' for n, name in enumerate(names)
@@ -219,7 +220,7 @@ def test_blocks_join_without_a_seam(tmp_path, monkeypatch):
     monkeypatch.setattr("dynagat.data.tables.edge_list.ROWS", 16)
     assert same(whole, read_tables(*paths, target="y"))
     paths[0].write_text(edges + "n0,nobody\n")
-    with pytest.raises(TableError, match=r"e\.csv, line 902: column 'v' names 'nobody'"):
+    with pytest.raises(TableError, match=r"e\.csv, line 902: column 'v' holds 'nobody'"):
         read_tables(*paths, target="y")
 
 
@@ -231,7 +232,7 @@ def test_a_failed_import_leaves_nothing(tmp_path):
 
 
 def test_a_killed_import_leaves_no_graph(tmp_path):
-    """Of a pipe-slow import, only a folder under another name is left, which the next removes."""
+    """It leaves only a temporary folder, which the next import removes."""
     nodes = "id,x,y\n" + "".join(f"{n},{n % 7},{n % 2}\n" for n in range(200_000))
     edges = "u,v\n" + "".join(f"{n},{n + 1}\n" for n in range(199_999))
     paths = write(tmp_path, edges, nodes)
@@ -248,7 +249,7 @@ def test_a_killed_import_leaves_no_graph(tmp_path):
     assert [path.name for path in store.iterdir()] == ["g"]
 
 
-def test_written_tables_are_read_as_the_same_graph(tmp_path):
+def test_write_tables_and_read_tables_are_inverse(tmp_path):
     x = np.array([[0, 1], [1, 1], [1, 0], [0, 0], [1, 1]], np.float32)
     y = np.array([0, 1, -1, 0, 1])
     split = {"train": np.array([0, 1]), "valid": np.array([3]), "test": np.array([4])}
@@ -277,7 +278,7 @@ def test_importing_data_is_cheap():
 @pytest.mark.skipif(
     "DYNAGAT_DATA" not in os.environ and "CI" not in os.environ, reason="needs DYNAGAT_DATA"
 )
-def test_amazon_photo_as_csv_is_amazon_photo(tmp_path):
+def test_amazon_photo_survives_writing_and_reading_csv(tmp_path):
     path = Path(os.environ["DYNAGAT_DATA"]) / "amazon" / "amazon_electronics_photo.npz"
     with np.load(path, allow_pickle=False) as raw:
         count, width = raw["attr_shape"]

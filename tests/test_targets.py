@@ -1,4 +1,4 @@
-"""The target tells the task; the split has each class in its share, and none is unseen."""
+"""The task is inferred from the target; random splits are stratified and train every class."""
 
 import numpy as np
 import pytest
@@ -19,7 +19,7 @@ def read(folder, values, header="y", **options):
     return read_tables(*write(folder, "u,v\nn0,n1\n", "\n".join(rows)), **options)
 
 
-def test_the_target_tells_the_task(tmp_path):
+def test_the_task_is_inferred_from_the_target(tmp_path):
     for values, kind, classes in [
         (["b", "a"] * 5, "classification", ["a", "b"]),
         ([10, 9] * 5, "classification", ["9", "10"]),
@@ -32,7 +32,7 @@ def test_the_target_tells_the_task(tmp_path):
         assert (data.task["kind"], data.task.get("classes")) == (kind, classes)
     whole = read(tmp_path, [1, 2] * 5, task="regression")
     assert whole.y.tolist() == [1, 2] * 5
-    assert whole.y.dtype == np.float64  # 1e9 and a little more stay apart
+    assert whole.y.dtype == np.float64  # so that large numbers stay distinct
     named = read(tmp_path, [0.5, 1] * 5, task="classification")
     assert named.task["classes"] == ["0.5", "1"]
     assert named.y.dtype == np.int64
@@ -49,7 +49,7 @@ def test_a_node_without_a_target_is_in_no_part(tmp_path):
         assert data.about["tables"]["unlabelled"] == 10
 
 
-def test_labels_of_which_a_node_has_several(tmp_path):
+def test_several_labels_per_node(tmp_path):
     values = ["p;q", "q", ";", "", "p | r"] * 4
     data = read(tmp_path, values, task="multilabel")
     assert data.task["classes"] == ["p", "q", "r"]
@@ -67,7 +67,7 @@ def test_labels_of_which_a_node_has_several(tmp_path):
 
 @quick
 @given(sizes=st.lists(st.integers(1, 12), min_size=2, max_size=5), seed=st.integers(0, 99))
-def test_a_random_split_has_each_class_in_its_share(tmp_path, sizes, seed):
+def test_a_random_split_is_stratified_by_class(tmp_path, sizes, seed):
     values = [f"c{c}" for c, size in enumerate([20, *sizes]) for _ in range(size)]
     data = read(tmp_path, values, seed=seed)
     parts = [data.split[part] for part in ("train", "valid", "test")]
@@ -79,7 +79,7 @@ def test_a_random_split_has_each_class_in_its_share(tmp_path, sizes, seed):
     assert (counts[0] > 0).all()
 
 
-def test_a_random_split_goes_by_its_seed(tmp_path):
+def test_a_random_split_depends_on_its_seed(tmp_path):
     splits = [read(tmp_path, ["a", "b"] * 40, seed=seed).split["train"] for seed in (0, 0, 1)]
     assert np.array_equal(splits[0], splits[1])
     assert not np.array_equal(splits[0], splits[2])
@@ -87,14 +87,14 @@ def test_a_random_split_goes_by_its_seed(tmp_path):
     assert [len(few.split[part]) for part in ("train", "valid", "test")] == [8, 8, 64]
 
 
-def test_a_rare_label_is_trained_on(tmp_path):
+def test_a_rare_label_has_a_training_row(tmp_path):
     for seed in range(5):
         values = ["p", "q"] * 20 + ["rare"]
         data = read(tmp_path, values, task="multilabel", seed=seed)
         assert (data.y[data.split["train"], 2] == 1).any()
 
 
-def test_the_column_named_split_is_followed_unless_ignored(tmp_path):
+def test_the_column_named_split_is_used_unless_ignored(tmp_path):
     values = [f"{'ab'[n % 2]},{('Train', 'training', 'val', 'TEST', '')[n % 5]}" for n in range(20)]
     data = read(tmp_path, values, "y,Split")
     assert [len(data.split[part]) for part in ("train", "valid", "test")] == [8, 4, 4]
@@ -109,10 +109,12 @@ def test_a_table_without_a_target_is_a_graph_without_a_task(tmp_path):
 
 
 @pytest.mark.parametrize("task", ["classification", "auto"])
-def test_numbers_with_a_name_among_them_are_classes_only_if_told(tmp_path, task):
+def test_a_mix_of_numbers_and_names_needs_the_task_to_be_set(tmp_path, task):
     values = [1, 2, 1, 2, "many", "many", 1, 2, "many"] * 3
     if task == "classification":
         assert read(tmp_path, values, task=task).task["classes"] == ["1", "2", "many"]
     else:
-        with pytest.raises(ValueError, match=r"line 6: column 'y' must hold numbers, unless"):
+        with pytest.raises(
+            ValueError, match=r"line 6: column 'y' must hold numbers, but holds 'many'; for text"
+        ):
             read(tmp_path, values, task=task)

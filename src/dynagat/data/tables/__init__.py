@@ -1,4 +1,4 @@
-"""The user's own graph: tables of edges and nodes, CSV or Parquet."""
+"""Graphs from tables of edges and nodes, in CSV or Parquet files."""
 
 from dynagat.data.tables.columns import Columns
 from dynagat.data.tables.csv_lines import TableError

@@ -1,7 +1,7 @@
-"""What is written in cells: numbers, booleans, dates, text, or nothing.
+"""Readers of cells: numbers, booleans, dates and text.
 
-Each reader takes a block's column and gives float64 with nan where a cell is empty, or None if some
-cell holds something else. Of text, cells with nothing but NA, NaN, null or none are empty too.
+A reader takes a column of a block and returns float64 with nan for empty cells, or None if some
+cell holds something else. Text cells that are only NA, N/A, NaN, null or none are empty as well.
 """
 
 from __future__ import annotations
@@ -14,7 +14,9 @@ import pyarrow as pa
 from pyarrow import compute as arrow_compute
 from pyarrow import types
 
-compute: Any = arrow_compute  # its functions are made when it is imported, so no checker knows them
+compute: Any = (
+    arrow_compute  # its functions are created at import, so type checkers don't know them
+)
 
 _WORDS = ("", "na", "n/a", "nan", "null", "none")
 MISSING = pa.array(sorted({form(word) for word in _WORDS for form in (str, str.upper, str.title)}
@@ -30,7 +32,8 @@ Reader = Callable[[pa.Array], "np.ndarray | None"]
 
 def read_numbers(cells: pa.Array) -> np.ndarray | None:
     if types.is_string(cells.type):
-        return _floats(cells) if (found := try_cast(cells, pa.float64())) is None else _numpy(found)
+        numbers = try_cast(cells, pa.float64())
+        return _floats(cells) if numbers is None else _numpy(numbers)
     if types.is_integer(cells.type) or types.is_floating(cells.type):
         return _numpy(compute.cast(cells, pa.float64(), safe=False))
     return None
@@ -41,18 +44,18 @@ def read_booleans(cells: pa.Array) -> np.ndarray | None:
         return _numpy(cells.cast(pa.float64()))
     if not types.is_string(cells.type):
         return None
-    found = present(cells)
-    codes = compute.index_in(compute.utf8_lower(found), value_set=pa.array(["false", "true"]))
-    return None if codes.null_count > found.null_count else _numpy(codes.cast(pa.float64()))
+    text = present(cells)
+    codes = compute.index_in(compute.utf8_lower(text), value_set=pa.array(["false", "true"]))
+    return None if codes.null_count > text.null_count else _numpy(codes.cast(pa.float64()))
 
 
 def read_dates(cells: pa.Array) -> np.ndarray | None:
-    """Days since 1970, of ISO 8601's dates and times; without a zone, as of UTC."""
+    """Days since 1970 of ISO 8601 dates and times; those without a time zone are read as UTC."""
     if types.is_string(cells.type):
-        found = _moments(present(cells))
+        times = _timestamps(present(cells))
     else:
-        found = cells if types.is_timestamp(cells.type) else None
-    return None if found is None else _numpy(found.cast(pa.int64()).cast(pa.float64(), False)) / DAY
+        times = cells if types.is_timestamp(cells.type) else None
+    return None if times is None else _numpy(times.cast(pa.int64()).cast(pa.float64(), False)) / DAY
 
 
 READERS: dict[str, Reader] = {"number": read_numbers, "boolean": read_booleans, "date": read_dates}
@@ -61,17 +64,17 @@ NOUNS = {"number": "numbers", "boolean": "true or false", "date": "dates"}
 
 
 def present(cells: pa.Array) -> pa.Array:
-    """Text in which empty cells are null; blanks around it go."""
+    """Text without surrounding blanks, null where a cell is empty."""
     trimmed = compute.utf8_trim_whitespace(cells)
     empty = compute.is_in(trimmed, value_set=MISSING)
     return compute.if_else(empty, pa.scalar(None, pa.string()), trimmed)
 
 
 def as_text(cells: pa.Array) -> pa.Array:
-    """Any cells as they would be written, null where they are empty."""
+    """Cells of any type as text, null where they are empty."""
     if types.is_floating(cells.type):
         numbers = compute.if_else(compute.is_nan(cells), pa.scalar(None, cells.type), cells)
-        return _written(numbers)
+        return _float_text(numbers)
     return present(cells if types.is_string(cells.type) else cells.cast(pa.string()))
 
 
@@ -80,7 +83,7 @@ def is_sound(values: np.ndarray | None) -> bool:
 
 
 def first_unsound(cells: pa.Array, read: Reader) -> int:
-    """Where the first cell is that the reader can't read, or that is infinite."""
+    """The row of the first cell that the reader can't read, or that is infinite; by bisection."""
     start, count = 0, len(cells)
     while count > 1:
         half = count // 2
@@ -92,18 +95,18 @@ def first_unsound(cells: pa.Array, read: Reader) -> int:
 
 
 def kinds_of(values: pa.Array) -> np.ndarray:
-    """For each text its place in FORMS, len(FORMS) for any other text, and -1 for nothing."""
-    found = np.full(len(values), len(FORMS), np.int64)
+    """The index in FORMS of each text, len(FORMS) for any other text, and -1 for an empty one."""
+    kinds = np.full(len(values), len(FORMS), np.int64)
     trimmed = present(values)
-    for place, form in enumerate(FORMS.values()):
+    for kind, form in enumerate(FORMS.values()):
         matched = compute.match_substring_regex(trimmed, form).fill_null(False)
-        found[np.asarray(matched)] = place
-    found[np.asarray(trimmed.is_null())] = -1
-    return found
+        kinds[np.asarray(matched)] = kind
+    kinds[np.asarray(trimmed.is_null())] = -1
+    return kinds
 
 
 def try_cast(cells: pa.Array, kind: pa.DataType) -> pa.Array | None:
-    """None if a cell can't be cast. Of many, a few are tried first, for each failure takes long."""
+    """None if a cell can't be cast. A sample is tried first, since failures are slow."""
     try:
         if len(cells) > 1024:
             few = np.linspace(0, len(cells) - 1, 64).astype(np.int64)
@@ -114,12 +117,12 @@ def try_cast(cells: pa.Array, kind: pa.DataType) -> pa.Array | None:
 
 
 def _floats(cells: pa.Array) -> np.ndarray | None:
-    found = try_cast(present(cells), pa.float64())
-    return None if found is None else _numpy(found)
+    numbers = try_cast(present(cells), pa.float64())
+    return None if numbers is None else _numpy(numbers)
 
 
-def _moments(cells: pa.Array) -> pa.Array | None:
-    """Times of UTC; those with a zone are read apart, for Arrow takes them for another type."""
+def _timestamps(cells: pa.Array) -> pa.Array | None:
+    """Times in UTC; those with a time zone are cast separately, since Arrow has a type for them."""
     zoned = compute.match_substring_regex(cells, r"\d:\d\d.*" + ZONE)
     nothing = pa.scalar(None, pa.string())
     local = try_cast(compute.if_else(zoned, nothing, cells), pa.timestamp("us"))
@@ -129,8 +132,8 @@ def _moments(cells: pa.Array) -> pa.Array | None:
     return compute.coalesce(local, exact.cast(pa.timestamp("us")))
 
 
-def _written(numbers: pa.Array) -> pa.Array:
-    """Floats as text; whole ones without a point, as integers are."""
+def _float_text(numbers: pa.Array) -> pa.Array:
+    """Floats as text; whole numbers without ".0", like integers."""
     text = numbers.cast(pa.string())
     return compute.replace_substring_regex(text, r"\.0$", "")
 

@@ -1,6 +1,6 @@
-"""The lines of a CSV file, read slowly and exactly: where a row is, and what is wrong with it.
+"""A slow and exact reader of CSV files, for the header, line numbers and error messages.
 
-The fast reader of data/table_file.py asks here when something is wrong, and for the header.
+table_file.py reads the rows with Arrow, which is fast, and uses this module if that fails.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from pathlib import Path
 from typing import IO, cast
 
 SEPARATORS = {",": "comma", ";": "semicolon", "\t": "tab", "|": "bar"}
-END = "\ue000 the end \ue000"  # a line after the last: in a record of its own if no quote is open
-SAMPLE = 50  # lines that tell the separator
+END = "\ue000 the end \ue000"  # added as a last line: it joins the last row if a quote is open
+SAMPLE = 50  # lines from which the separator is inferred
 TOO_LONG = "a field has more than 131,072 characters; is a quote left open?"  # Python's limit
-GZIP = b"\x1f\x8b"
-FORMS = {
+GZIP = b"\x1f\x8b"  # first bytes of such a file
+OTHER_FORMATS = {
     b"\xff\xfe": "is UTF-16; save it as UTF-8",
     b"\xfe\xff": "is UTF-16; save it as UTF-8",
     b"PK": "is a zip or spreadsheet file; save the table as CSV",
@@ -29,25 +29,25 @@ FORMS = {
 
 
 class TableError(ValueError):
-    """A table that can't be read, in a sentence."""
+    """A table can't be read. The message names the file and, where known, the line and column."""
 
 
 def shown(value: object) -> str:
-    """A value in quotes, cut if it is long."""
+    """A value in quotes, shortened if it is long."""
     text = repr(value if isinstance(value, str) else str(value))
     return text if len(text) <= 60 else f"{text[:56]}...{text[0]}"
 
 
 def open_bytes(path: Path) -> IO[bytes]:
-    """The file's bytes, decompressed if it is of gzip's."""
+    """Open a file for reading, decompressed if it is a gzip file."""
     with open(path, "rb") as file:
         packed = file.read(2) == GZIP
     return cast("IO[bytes]", gzip.open(path, "rb") if packed else open(path, "rb"))
 
 
 @contextmanager
-def told(path: Path) -> Iterator[None]:
-    """Trouble with the file itself, in a sentence."""
+def explain_errors(path: Path) -> Iterator[None]:
+    """Turn errors of reading a file into TableErrors."""
     try:
         yield
     except (EOFError, zlib.error, gzip.BadGzipFile):
@@ -58,14 +58,14 @@ def told(path: Path) -> Iterator[None]:
 
 def read_header(path: Path) -> tuple[str, list[str]]:
     """The separator, and the names of the columns."""
-    with told(path), open_bytes(path) as file:
+    with explain_errors(path), open_bytes(path) as file:
         _check_form(path, file.read(2))
     sample = list(islice(_sound_lines(path), SAMPLE))
     numbered = [(number, line) for number, line in sample if line.strip("\r\n")]
     if not numbered:
         raise TableError(f"{path} is empty; it must have a header and rows")
     place, lines = f"{path}, line {numbered[0][0]}", [line for _, line in numbered]
-    tables = {each: _rows(lines, each, len(sample) == SAMPLE) for each in SEPARATORS}
+    tables = {each: _first_rows(lines, each, len(sample) == SAMPLE) for each in SEPARATORS}
     separator = _separator(place, lines[0], tables)
     if not tables[separator]:
         raise TableError(f"{place}: {TOO_LONG}")
@@ -74,11 +74,11 @@ def read_header(path: Path) -> tuple[str, list[str]]:
 
 
 def read_records(path: Path, separator: str) -> Iterator[tuple[int, list[str]]]:
-    """The line where each row begins, and its fields; the header comes first.
+    """The line at which each row begins, and its fields; the header comes first.
 
     Raises:
-        TableError: at the first row that is not UTF-8, has a NUL byte or an open quote, or has not
-            as many fields as the header.
+        TableError: for the first row that is not UTF-8, has a NUL byte or an open quote, or does
+            not have as many fields as the header.
     """
     lines = chain((line for _, line in _sound_lines(path)), [END])
     reader, width, line = csv.reader(lines, delimiter=separator), 0, 1
@@ -102,20 +102,22 @@ def read_records(path: Path, separator: str) -> Iterator[tuple[int, list[str]]]:
 
 
 def line_of(path: Path, separator: str, row: int) -> int:
-    """Where a row begins; the first row after the header is 0."""
-    found = next(islice(read_records(path, separator), row + 1, None), None)
-    if found is None:
-        raise TableError(f"{path} was changed while it was read: it has no row {row + 1} any more")
-    return found[0]
+    """The line at which a row begins; the first row after the header is row 0."""
+    record = next(islice(read_records(path, separator), row + 1, None), None)
+    if record is None:
+        raise TableError(f"{path} was changed while it was read: row {row + 1} is gone")
+    return record[0]
 
 
 def _sound_lines(path: Path) -> Iterator[tuple[int, str]]:
-    """The lines with their numbers, up to one that no text file has."""
-    with told(path), open_bytes(path) as file:
+    """Numbered lines; an error for the first line that is not UTF-8 text."""
+    with explain_errors(path), open_bytes(path) as file:
         text = io.TextIOWrapper(file, "utf-8-sig", errors="surrogateescape", newline="")
         for number, line in enumerate(text, start=1):
             if "\0" in line:
-                raise TableError(f"{path}, line {number}: holds a NUL byte; it is no text file")
+                raise TableError(
+                    f"{path}, line {number}: contains a NUL byte; it is not a text file"
+                )
             if not line.isascii():
                 _check_decoded(path, number, line)
             yield number, line
@@ -126,41 +128,45 @@ def _check_decoded(path: Path, number: int, line: str) -> None:
     if escaped is not None:
         byte = f"0x{ord(escaped) - 0xDC00:02x}"
         raise TableError(
-            f"{path}, line {number}: holds byte {byte}, which is not UTF-8; save the file as UTF-8"
+            f"{path}, line {number}: contains byte {byte}, which is not UTF-8; "
+            "save the file as UTF-8"
         )
 
 
 def _check_form(path: Path, start: bytes) -> None:
-    if start in FORMS:
-        raise TableError(f"{path} {FORMS[start]}")
+    if start in OTHER_FORMATS:
+        raise TableError(f"{path} {OTHER_FORMATS[start]}")
 
 
 def _separator(place: str, header: str, tables: Mapping[str, list[list[str]]]) -> str:
-    """That which cuts the header in several, and the first rows in as many."""
+    """The separator that splits the header and the first rows into the same number of columns."""
     widths = {each: [len(row) for row in rows] for each, rows in tables.items() if rows}
-    likely = [each for each, found in widths.items() if found[0] > 1]
+    likely = [each for each, counts in widths.items() if counts[0] > 1]
     even = [each for each in likely if len(set(widths[each])) == 1]
     best = sorted(even or likely, key=lambda each: -widths[each][0]) or [","]
     if len(best) > 1 and widths[best[0]][0] == widths[best[1]][0]:
-        names = " or a ".join(SEPARATORS[each] for each in best[:2])
-        raise TableError(f"{place}: is the separator a {names}? Both cut {shown(header)} alike")
+        names = " and ".join(SEPARATORS[each] for each in best[:2])
+        raise TableError(
+            f"{place}: the separator is ambiguous: {names} both split {shown(header)} into "
+            f"{widths[best[0]][0]} columns; put quotes around names that contain one of them"
+        )
     return best[0]
 
 
-def _rows(lines: Sequence[str], separator: str, is_cut: bool) -> list[list[str]]:
-    """The rows of the first lines, up to one that is too long; none, if that is the first."""
+def _first_rows(lines: Sequence[str], separator: str, is_cut: bool) -> list[list[str]]:
+    """The rows of the first lines, up to the first field that is too long."""
     rows = []
     try:
         rows += filter(None, csv.reader(lines, delimiter=separator))
     except csv.Error:
         return rows
-    return rows[:-1] if is_cut and len(rows) > 1 else rows  # the last may go on after the sample
+    return rows[:-1] if is_cut and len(rows) > 1 else rows  # the last may be incomplete
 
 
 def _check_names(place: str, names: Sequence[str]) -> None:
     if all(_is_number(name) for name in names):
         row = shown(",".join(names))
-        raise TableError(f"{place}: must be a header, with the names of the columns, but is {row}")
+        raise TableError(f"{place}: must be a header with the names of the columns, but is {row}")
     for number, name in enumerate(names, start=1):
         if not name.strip():
             raise TableError(f"{place}: column {number} has no name")

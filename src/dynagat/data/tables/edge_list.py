@@ -1,7 +1,7 @@
-"""The edges of a table: each end found among the nodes, block by block; once in both directions.
+"""The table of edges: the nodes of each edge are looked up, block by block.
 
-To merge edges that are listed twice, each is a number, query · N + key, and the numbers are sorted
-in place: 16 bytes of memory for each edge of the result.
+To merge duplicate edges, each edge is coded as one number, query · N + key, and the codes are
+sorted in place. This takes 16 bytes of memory for each edge of the result.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from dynagat.data.tables.held import Destination, Held
 from dynagat.data.tables.ids import Ids
 from dynagat.data.tables.table_file import TableFile
 
-ROWS = 1 << 19  # that are looked up together, at least
+ROWS = 1 << 19  # minimum number of rows that are looked up at once
 
 
 @dataclass(frozen=True)
 class EdgeColumns:
-    """The columns of a table of edges: its ends, and those to keep as attributes."""
+    """The columns of the table of edges: key, query, and those to keep as attributes."""
 
     key: str
     query: str
@@ -32,13 +32,13 @@ class EdgeColumns:
 
 @dataclass
 class EdgeCounts:
-    """What was found on the way."""
+    """Counts of what was read."""
 
     lines: int = 0
-    loops: int = 0  # lines that lead from a node to itself
-    repeated: int = 0  # lines that say again what another line says
+    loops: int = 0  # lines that are self-loops
+    repeated: int = 0  # lines that repeat the edge of another line
     both_ways: int = 0  # pairs of nodes that are listed in both directions
-    edges: int = 0  # that there are in the end
+    edges: int = 0  # in the resulting graph
 
 
 @dataclass
@@ -51,7 +51,7 @@ class EdgeReader:
     counts: EdgeCounts = field(default_factory=EdgeCounts)
 
     def write_as_listed(self, destination: Destination, base: str) -> None:
-        """Each line an edge, in their order."""
+        """Write one edge per line, in the order of the lines."""
         key, query = (destination.grow(f"{base}/{end}_index", np.int32) for end in ("key", "query"))
         width = len(self.columns.attributes)
         attributes = destination.grow(f"{base}/attr", np.float32, (width,)) if width else None
@@ -67,7 +67,7 @@ class EdgeReader:
         self.counts.repeated = len(codes.array) - keep_distinct_(codes.array)
 
     def write_both_ways(self, destination: Destination, base: str) -> None:
-        """Each edge in both directions, once, by query and then key; loops once."""
+        """Write each edge once in both directions, sorted by query and then by key."""
         codes, count = self._symmetric_codes(), len(self.ids)
         key, query = (destination.grow(f"{base}/{end}_index", np.int32) for end in ("key", "query"))
         for start in range(0, len(codes), ROWS):
@@ -79,7 +79,7 @@ class EdgeReader:
         held = Held.empty(np.int64)
         for keys, queries, _ in self._blocks():
             held.append(self._codes(keys, queries))
-        pa.default_memory_pool().release_unused()  # the last block's; it is needed from here on
+        pa.default_memory_pool().release_unused()  # memory of the last block, needed below
         codes, count = held.array, len(self.ids)
         codes.sort()
         once = keep_distinct_(codes)
@@ -101,12 +101,12 @@ class EdgeReader:
         return queries.astype(np.int64) * len(self.ids) + keys
 
     def _blocks(self) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
-        """Key and query numbers, and attributes [rows, attributes]."""
+        """Key and query indices, and attributes [rows, attributes]."""
         self._check_header()
         names = [self.columns.key, self.columns.query, *self.columns.attributes]
         waiting: list[pa.RecordBatch] = []
         first = rows = 0
-        enough = max(ROWS, len(self.ids) // 2)  # for a lookup first makes a table of all nodes
+        enough = max(ROWS, len(self.ids) // 2)  # each lookup builds a hash table of all nodes
         for _, block in self.file.blocks(list(dict.fromkeys(names))):
             waiting.append(block)
             rows += block.num_rows
@@ -120,12 +120,12 @@ class EdgeReader:
             raise TableError(f"{self.file.path} has a header, but no rows")
 
     def _check_header(self) -> None:
-        """A file without a header would lose an edge, and none would see it."""
+        """Without this check, a file without a header would silently lose its first edge."""
         ends = [self.columns.key, self.columns.query]
         if self.file.separator is not None and self._knows(pa.chunked_array([pa.array(ends)])):
             raise TableError(
-                f"{self.file.path}, line 1: must be a header, with the names of the columns, "
-                f"but names two nodes, {shown(ends[0])} and {shown(ends[1])}"
+                f"{self.file.path}, line 1: must be a header with the names of the columns, "
+                f"but holds the ids of two nodes, {shown(ends[0])} and {shown(ends[1])}"
             )
 
     def _read(self, table: pa.Table, first: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -137,26 +137,26 @@ class EdgeReader:
 
     def _find(self, table: pa.Table, first: int) -> tuple[np.ndarray, np.ndarray]:
         ends = [table.column(self.columns.key), table.column(self.columns.query)]
-        found = self.ids.find([each for end in ends for each in end.chunks])
-        if found is None or found.null_count:
+        index = self.ids.find([each for end in ends for each in end.chunks])
+        if index is None or index.null_count:
             raise self._unknown(ends, first)
-        keys, queries = np.split(found.to_numpy(), 2)
+        keys, queries = np.split(index.to_numpy(), 2)
         return keys, queries
 
     def _unknown(self, ends: Sequence[pa.ChunkedArray], first: int) -> TableError:
-        """Of the first line with an end that is no node."""
+        """An error about the first edge of an unknown node."""
         key_row, query_row = (self._first_unknown(end) for end in ends)
         row, name = min((key_row, self.columns.key), (query_row, self.columns.query))
         cell = ends[name != self.columns.key][row]
-        place, value = self.file.place(first + row), cell.as_py()
+        place, value = self.file.locate(first + row), cell.as_py()
         if value in (None, ""):
-            return TableError(f"{place}: column {name!r} is empty, but must name a node")
+            return TableError(f"{place}: column {name!r} is empty, but must hold the id of a node")
         return TableError(
-            f"{place}: column {name!r} names {shown(value)}, but there is no such node"
+            f"{place}: column {name!r} holds {shown(value)}, which is no id in the table of nodes"
         )
 
     def _first_unknown(self, end: pa.ChunkedArray) -> int:
-        """The row, or how many there are; by halves, for a block is of numbers or it is not."""
+        """The row of the first unknown node, or the number of rows; by bisection."""
         start, count = 0, len(end)
         while count > 1:
             half = count // 2
@@ -167,20 +167,21 @@ class EdgeReader:
         return start if not self._knows(end.slice(start, 1)) else len(end)
 
     def _knows(self, cells: pa.ChunkedArray) -> bool:
-        found = self.ids.find(cells.chunks)
-        return found is not None and found.null_count == 0
+        index = self.ids.find(cells.chunks)
+        return index is not None and index.null_count == 0
 
     def _attribute(self, table: pa.Table, name: str, first: int) -> np.ndarray:
         cells = table.column(name).combine_chunks()
-        numbers = read_cells(cells, "number", name, self.file.places_from(first))
+        numbers = read_cells(cells, "number", name, self.file.locate_from(first))
         if np.isnan(numbers).any():
             row = int(np.isnan(numbers).argmax())
-            raise TableError(f"{self.file.place(first + row)}: column {name!r} is empty")
+            place = self.file.locate(first + row)
+            raise TableError(f"{place}: column {name!r} is empty, but must hold a number")
         return numbers.astype(np.float32)
 
 
 def keep_distinct_(codes: np.ndarray) -> int:
-    """Bring the first of equal neighbours to the front, in order; how many there are."""
+    """Move the distinct values of a sorted array to its front; returns their number."""
     kept, last = 0, None
     for start in range(0, len(codes), ROWS):
         block = codes[start : start + ROWS].copy()

@@ -1,4 +1,4 @@
-"""Where the arrays of a graph go while it is read: memory, or a folder that is being written."""
+"""The destination of the arrays of a graph that is read: memory, or a folder."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ NODE_BASE, EDGE_BASE, SPLIT_BASE = f"nodes/{NODE}", f"edges/{'__'.join(EDGE)}", 
 
 
 class Rows(Protocol):
-    """What rows are appended to: a file, or an array that grows."""
+    """An array to which rows can be appended, in a file or in memory."""
 
     def append(self, rows: np.ndarray, /) -> None: ...
 
 
 class Destination(Protocol):
-    """Takes arrays by the names they are stored by: arrays.Writer, or Memory."""
+    """Takes arrays by the names under which they are stored: arrays.Writer or Memory."""
 
     def add(self, name: str, array: Array) -> None: ...
 
@@ -29,7 +29,7 @@ class Destination(Protocol):
 
 @dataclass(eq=False)
 class Held:
-    """An array in memory that grows without being copied, where the system can move its pages."""
+    """An array in memory that grows, without a copy where the system can move its pages."""
 
     array: np.ndarray
 
@@ -45,7 +45,7 @@ class Held:
 
 @dataclass
 class Memory:
-    """Arrays in memory, by the names they would be stored by."""
+    """Arrays in memory, by the names under which they would be stored."""
 
     held: dict[str, Held] = field(default_factory=dict)
     arrays: dict[str, Array] = field(default_factory=dict)
@@ -59,10 +59,11 @@ class Memory:
 
     def graph(self, name: str, num_nodes: int, about: dict[str, Any]) -> GraphData:
         nodes, edges, split = map(self._below, (NODE_BASE, EDGE_BASE, SPLIT_BASE))
-        found = Edges(edges.pop("key_index"), edges.pop("query_index"), edges)
-        return GraphData(name, {NODE: Nodes(num_nodes, nodes)}, {EDGE: found}, split, about)
+        ends = edges.pop("key_index"), edges.pop("query_index")
+        kinds = {NODE: Nodes(num_nodes, nodes)}, {EDGE: Edges(*ends, edges)}
+        return GraphData(name, *kinds, split, about)
 
     def _below(self, base: str) -> dict[str, Any]:
-        found = self.arrays | {name: held.array for name, held in self.held.items()}
+        arrays = self.arrays | {name: held.array for name, held in self.held.items()}
         start = f"{base}/"
-        return {n.removeprefix(start): array for n, array in found.items() if n.startswith(start)}
+        return {n.removeprefix(start): array for n, array in arrays.items() if n.startswith(start)}

@@ -1,7 +1,7 @@
-"""Ids: the names of nodes, as integers where all are, and the number of the node of each name.
+"""Ids: the names of nodes, and the index of the node with a given name.
 
-A name is text: "01" is not "1". Names that are all written as integers are, no more no less, are
-held as such, so that 1 in CSV, "1" and 1 in Parquet are one name.
+A name is text: "01" is not "1". If all names are written like integers, they are held as integers,
+so that 1 in CSV, "1" in Parquet and 1 in Parquet are the same name.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from dynagat.data.texts import Texts
 
 @dataclass(frozen=True, eq=False)
 class Ids:
-    """Node n is called values[n]."""
+    """The name of node n is values[n]."""
 
     values: pa.Array  # int64 or large_string, without nulls
 
     @classmethod
     def of(cls, blocks: Sequence[pa.Array]) -> Ids:
-        """From what `read_names` gives."""
+        """From blocks of `read_names`."""
         whole = all(types.is_integer(block.type) for block in blocks)
         kind = pa.int64() if whole else pa.large_string()
         return cls(pa.concat_arrays([block.cast(kind) for block in blocks]))
@@ -37,7 +37,7 @@ class Ids:
 
     @property
     def array(self) -> np.ndarray | Texts:
-        """For the store: integers, or texts of the same memory."""
+        """For the store: integers, or texts that share memory."""
         if types.is_integer(self.values.type):
             return np.asarray(self.values)
         _, offsets, text = self.values.buffers()
@@ -45,9 +45,9 @@ class Ids:
         return Texts(np.frombuffer(text, np.uint8)[: ends[-1]], ends)
 
     def find(self, cells: Sequence[pa.Array]) -> pa.ChunkedArray | None:
-        """The number of the node of each name, int32, null where there is none. Types may differ.
+        """The index of the node of each name, int32, null for unknown names. Types may differ.
 
-        None if nodes have integers for names, and some cell holds something else.
+        None if the names of nodes are integers and some cell holds something else.
         """
         kind = self.values.type
         chunks = [read_names(chunk) for chunk in cells]
@@ -57,20 +57,21 @@ class Ids:
         return compute.index_in(named, value_set=self.values)
 
     def check(self, file: TableFile, column: str) -> None:
-        """Every node has a name, and no two have the same."""
+        """Each name must be unique."""
         codes = np.asarray(self.values.dictionary_encode().indices)
         wrong = np.flatnonzero(codes != np.arange(len(codes), dtype=codes.dtype))
         if len(wrong):
             row = int(wrong[0])
-            name, before = shown(self.values[row].as_py()), file.place(int(codes[row]))
-            place = before.removeprefix(f"{file.path}, ")
+            name, other = shown(self.values[row].as_py()), file.locate(int(codes[row]))
+            line = other.removeprefix(f"{file.path}, ")
             raise TableError(
-                f"{file.place(row)}: column {column!r} names {name}, as {place} does already"
+                f"{file.locate(row)}: column {column!r} must hold each id once, "
+                f"but {name} is in {line} as well"
             )
 
 
 def read_names(cells: pa.Array) -> pa.Array:
-    """Integers if all are written as such, else text; null stays null."""
+    """Integers if all are written like integers, else text; null stays null."""
     kind = cells.type
     if types.is_integer(kind) and not types.is_uint64(kind):
         return cells.cast(pa.int64())
@@ -82,15 +83,15 @@ def read_names(cells: pa.Array) -> pa.Array:
 
 
 def first_empty(cells: pa.Array) -> int | None:
-    """Where the first name is that is empty."""
+    """The row of the first empty name, or None."""
     empty = cells.is_null(nan_is_null=True)
     if types.is_string(cells.type):
         empty = compute.or_kleene(empty, compute.equal(cells, ""))
-    place = compute.index(empty, True).as_py()
-    return None if place < 0 else place
+    row = compute.index(empty, True).as_py()
+    return None if row < 0 else row
 
 
 def _integers_of_floats(cells: pa.Array) -> pa.Array:
-    """Pandas makes floats of integers if one of them is missing."""
+    """Pandas stores integers as floats if one of them is missing."""
     whole = try_cast(cells, pa.int64())
     return cells.cast(pa.string()) if whole is None else whole

@@ -1,7 +1,7 @@
-"""The table of nodes: their names, targets, split and features, in three times of reading.
+"""The table of nodes: ids, targets, split and features, in three passes over the file.
 
-First names, targets and split, and of what kind each column is; then what the training rows tell of
-each column; then the features.
+The first pass reads ids, targets and split, and finds the kind of each column; the second fits the
+encoding of columns to the training rows; the third writes the features.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from dynagat.data.tables.targets import Coded, Coding, Target, read_target
 
 @dataclass(frozen=True)
 class NodeColumns:
-    """What each column of the table of nodes is for."""
+    """The roles of the columns in the table of nodes."""
 
     id: str
     targets: tuple[str, ...]
@@ -36,7 +36,7 @@ class NodeColumns:
 
 @dataclass(frozen=True)
 class Choices:
-    """How to read the target and the split."""
+    """Options for the target and the split."""
 
     task: str
     shares: Sequence[float]
@@ -53,29 +53,29 @@ class NodeReader:
     destination: Destination
 
     def write(self, columns: Columns | None) -> tuple[Ids, dict[str, Any]]:
-        """Write all there is of the nodes; their names, and what is told about them."""
+        """Write all arrays of the nodes; returns their ids and the metadata."""
         tallies = {} if columns else {name: Tally() for name in self.roles.features}
-        ids, target, parts = self._look(tallies)
+        ids, target, parts = self._first_pass(tallies)
         training = np.ones(len(ids), bool)
         if target is not None:
             training = self._write_target(target, parts)
         if columns is None:
             kinds = kinds_of_columns(self.file, tallies)
             columns = fit_columns(self.file, kinds, training)
-        if columns.features:  # else there is no x
+        if columns.features:  # else the graph has no x
             self._write_features(columns, len(ids))
         self.destination.add(f"{NODE_BASE}/id", ids.array)
-        return ids, self._told(ids, target, parts, columns)
+        return ids, self._metadata(ids, target, parts, columns)
 
-    def _look(self, tallies: dict[str, Tally]) -> tuple[Ids, Target | None, Coded | None]:
-        """The first time: names, targets and split; and of what kind the cells are."""
+    def _first_pass(self, tallies: dict[str, Tally]) -> tuple[Ids, Target | None, Coded | None]:
+        """Read ids, target and split, and count the kinds of cells."""
         roles, names = self.roles, []
         codings = [Coding(self.file, name) for name in roles.targets]
         parts = [Coding(self.file, roles.split)] if roles.split and roles.targets else []
         wanted = [roles.id, *roles.targets, *(each.name for each in parts), *tallies]
         for first, block in self.file.blocks(wanted):
             cells = block.column(roles.id)
-            self._check_named(cells, first)
+            self._check_ids(cells, first)
             names.append(read_names(cells))
             for coding in [*codings, *parts]:
                 coding.add(block.column(coding.name))
@@ -88,14 +88,16 @@ class NodeReader:
         target = read_target(coded, self.choices.task) if coded else None
         return ids, target, parts[0].finish() if parts else None
 
-    def _check_named(self, cells: pa.Array, first: int) -> None:
+    def _check_ids(self, cells: pa.Array, first: int) -> None:
         row = first_empty(cells)
         if row is not None:
-            place = self.file.place(first + row)
-            raise TableError(f"{place}: column {self.roles.id!r} is empty, but must name the node")
+            place = self.file.locate(first + row)
+            raise TableError(
+                f"{place}: column {self.roles.id!r} is empty, but must hold the id of the node"
+            )
 
     def _write_target(self, target: Target, parts: Coded | None) -> np.ndarray:
-        """Write y and the split; which rows are for training."""
+        """Write y and the split; returns a mask of the training rows."""
         split = self._split(target, parts)
         training = np.zeros(len(target.y), bool)
         training[split["train"]] = True
@@ -112,20 +114,20 @@ class NodeReader:
 
     def _write_features(self, columns: Columns, count: int) -> None:
         features = self.destination.grow(f"{NODE_BASE}/x", np.float32, (len(columns.features),))
-        rows, strange = 0, {each.name: each for each in columns.columns if each.values}
+        rows, unknown = 0, {each.name: each for each in columns.columns if each.values}
         for first, block in self.file.blocks(columns.names):
-            features.append(columns.encode(block, self.file.places_from(first)))
+            features.append(columns.encode(block, self.file.locate_from(first)))
             rows += block.num_rows
-            strange = {n: each for n, each in strange.items() if not each.knows(block.column(n))}
-        for name, column in strange.items():
+            unknown = {n: each for n, each in unknown.items() if not each.knows(block.column(n))}
+        for name, column in unknown.items():
             raise TableError(
                 f"{self.file.path}: column {name!r} must hold categories such as "
-                f"{shown(column.values[0])}, but none of its cells is one that was learned from"
+                f"{shown(column.values[0])}, but none of its values occurred in training"
             )
         if rows != count:
             raise TableError(f"{self.file.path} was changed while it was read")
 
-    def _told(
+    def _metadata(
         self, ids: Ids, target: Target | None, parts: Coded | None, columns: Columns
     ) -> dict[str, Any]:
         tables: dict[str, Any] = {"id": self.roles.id, "nodes": len(ids)}
@@ -135,5 +137,5 @@ class NodeReader:
             tables["unlabelled"] = int(np.count_nonzero(~target.labelled))
             if parts is None:
                 tables |= {"shares": list(self.choices.shares), "seed": self.choices.seed}
-            about["task"] = target.told
+            about["task"] = target.metadata
         return about

@@ -1,7 +1,6 @@
-"""The user's own graph: a table of edges and a table of nodes, CSV or Parquet, as a GraphData.
+"""read_tables: a table of edges and a table of nodes, CSV or Parquet, as a GraphData.
 
-Files are read in blocks, never as a whole: the nodes three times (names and targets; what training
-rows tell of each column; features), the edges once.
+Files are read in blocks, never as a whole: the table of nodes three times, that of edges once.
 """
 
 from __future__ import annotations
@@ -50,33 +49,33 @@ def read_tables(
     folder: Path | str | None = None,
     replace: bool = False,
 ) -> GraphData:
-    """The graph of a table of edges and a table of nodes, CSV (also of gzip's) or Parquet.
+    """The graph of a table of edges and a table of nodes, CSV (also compressed by gzip) or Parquet.
 
     Args:
-        edges: a line per edge, with the names of two nodes: the key, which is attended to, and the
-            query, which attends.
-        nodes: a line per node. What is not its id, target or split gives features, as
-            data/tables/columns.py says.
-        target: the column to predict; several of 0 and 1 are labels that a node may have any of.
-            None if there is none.
-        task: "auto" goes by the target, as data/tables/targets.py says.
-        key, query: the columns of edges; by default source and target, src and dst, from and to,
-            key and query, u and v, else the first two.
-        id: the column with the nodes' names; by default id, node, node_id or name, else the first.
-        split: the column that says train, valid or test; by default that named split. If there is
-            none, the labelled nodes are split at random.
-        shares, seed: of the random split, which has each class in the same shares.
-        directed: whether an edge goes one way only. If not, each is there in both directions, once.
-            If so, each line is an edge.
-        ignore: columns of nodes to leave out.
-        edge_columns: columns of numbers to keep as the edges' `attr`; they need `directed`, for
-            edges that are merged may differ in them.
+        edges: a file with a line per edge that holds the ids of two nodes: the key, which is
+            attended to, and the query, which attends.
+        nodes: a file with a line per node. All columns except id, target and split become
+            features, as described in data/tables/columns.py.
+        target: the column to predict. Several columns of 0 and 1 are labels of which a node may
+            have any. None if there is no target.
+        task: "auto" infers it from the target, as described in data/tables/targets.py.
+        key, query: columns of the edges; by default source and target, src and dst, from and to,
+            key and query, or u and v, else the first two.
+        id: the column of node ids; by default id, node, node_id or name, else the first.
+        split: the column of train, valid and test; by default the one named split. Without it, the
+            labelled nodes are split at random.
+        shares, seed: fractions and seed of the random split, which is stratified by class.
+        directed: whether to keep the direction of edges. If so, each line is an edge; else each
+            edge is stored in both directions, once.
+        ignore: columns of the nodes to leave out.
+        edge_columns: columns of numbers to keep as the edges' `attr`. They need `directed`, since
+            duplicate edges that are merged may differ in them.
         columns: an encoding that was fitted before, `Columns.from_dict(about["columns"])`. Other
-            columns are then not looked at.
+            columns are ignored then.
         name: of the graph; by default that of the folder, or of the file of nodes.
-        folder: where to store it, block by block, so that features need not fit in memory. Else it
-            is held in memory.
-        replace: whether a stored graph may be there already.
+        folder: where to store the graph, block by block, so that features need not fit into
+            memory. None keeps it in memory.
+        replace: whether to replace a stored graph.
 
     Raises:
         TableError: with the file, line and value of the first problem. Nothing is written then.
@@ -102,7 +101,7 @@ def read_tables(
 
 @dataclass(frozen=True)
 class _Job:
-    """All that is to be read, and how."""
+    """The files to read, and all options."""
 
     edges: TableFile
     nodes: TableFile
@@ -113,7 +112,7 @@ class _Job:
     directed: bool
 
     def write(self, destination: Destination) -> tuple[int, dict[str, Any]]:
-        """The number of nodes, and what is told about the graph."""
+        """Write all arrays; returns the number of nodes and the metadata of the graph."""
         nodes = NodeReader(self.nodes, self.roles, self.choices, destination)
         ids, about = nodes.write(self.columns)
         edges = EdgeReader(self.edges, self.ends, ids)
@@ -132,23 +131,23 @@ def _edge_columns(
     file: TableFile, key: str | None, query: str | None, attributes: Sequence[str], directed: bool
 ) -> EdgeColumns:
     if (key is None) != (query is None):
-        raise ValueError(f"key and query go together, but are {key!r} and {query!r}")
+        raise ValueError(f"key and query must be given together, but are {key!r} and {query!r}")
     if attributes and not directed:
-        raise ValueError("edge_columns needs directed=True, for edges that are merged may differ")
+        raise ValueError("edge_columns needs directed=True, since merged edges may differ in them")
     if len(file.names) < 2:
         raise TableError(
-            f"{file.path} must have two columns, separated by comma, semicolon, tab or |, "
+            f"{file.path} must have two columns or more, separated by comma, semicolon, tab or |, "
             f"but has {len(file.names)}: {shown(', '.join(file.names))}"
         )
     if key is None or query is None:
-        key, query = _usual_ends(file.names)
+        key, query = _default_ends(file.names)
     file.check_columns([key, query, *attributes])
     if key == query:
-        raise ValueError(f"key and query must be two columns, but both are {key!r}")
+        raise ValueError(f"key and query must be different columns, but both are {key!r}")
     return EdgeColumns(key, query, tuple(attributes))
 
 
-def _usual_ends(names: Sequence[str]) -> tuple[str, str]:
+def _default_ends(names: Sequence[str]) -> tuple[str, str]:
     by_lower = {name.lower(): name for name in reversed(names)}
     for key, query in ENDS:
         if key in by_lower and query in by_lower:
@@ -166,19 +165,19 @@ def _node_columns(
 ) -> NodeColumns:
     file.check_columns([*targets, *ignore, *(each for each in (id, split) if each is not None)])
     by_lower = {name.lower(): name for name in reversed(file.names)}
-    found_id = id or next((by_lower[each] for each in IDS if each in by_lower), file.names[0])
-    if split is None and by_lower.get(SPLIT) not in [*ignore, *targets, found_id]:
+    id = id or next((by_lower[each] for each in IDS if each in by_lower), file.names[0])
+    if split is None and by_lower.get(SPLIT) not in [*ignore, *targets, id]:
         split = by_lower.get(SPLIT)
-    taken = [found_id, *targets, *([split] if split else [])]
+    taken = [id, *targets, *([split] if split else [])]
     for name in taken:
         if taken.count(name) > 1:
             raise ValueError(f"column {name!r} can be only one of id, target and split")
     if columns is not None:
         check_has_columns(file, columns.names)
     features = tuple(name for name in file.names if name not in {*taken, *ignore})
-    return NodeColumns(found_id, tuple(targets), split, features)
+    return NodeColumns(id, tuple(targets), split, features)
 
 
 def _name(path: Path) -> str:
-    """A graph's name, of the name of a file."""
+    """The name of a graph that is read from this file."""
     return re.sub(r"[^\w.+-]+", "-", path.name.split(".")[0]).strip("-.+") or "graph"

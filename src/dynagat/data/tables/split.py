@@ -1,4 +1,4 @@
-"""Which nodes are for training, validation and test: as a column says, or at random."""
+"""The split of the nodes into training, validation and test: by a column, or at random."""
 
 from __future__ import annotations
 
@@ -10,30 +10,32 @@ from dynagat.data.store import SPLITS
 from dynagat.data.tables.csv_lines import TableError
 from dynagat.data.tables.targets import Coded, Target
 
-Split = dict[str, np.ndarray]  # "train", "valid", "test": sorted numbers of nodes, int64
+Split = dict[str, np.ndarray]  # "train", "valid", "test": sorted node indices, int64
 WORDS = {"train": 0, "training": 0, "valid": 1, "val": 1, "validation": 1, "test": 2, "testing": 2}
 
 
 def split_by_column(column: Coded, target: Target) -> Split:
-    """A node that is not labelled, or of which the column says nothing, is in no part."""
+    """The split in a column. Unlabelled nodes and those with an empty cell are in no part."""
     texts = column.texts.to_pylist()
     for text in texts:
         if text.lower() not in WORDS:
             raise column.error(text, "must hold train, valid or test")
     parts = np.array([WORDS[text.lower()] for text in texts], np.int8)
-    part = column.spread(parts, -1) if len(parts) else np.full(len(column.codes), -1, np.int8)
+    part = column.expand(parts, -1) if len(parts) else np.full(len(column.codes), -1, np.int8)
     split = _parts(np.where(target.labelled, part, -1))
     if not len(split["train"]):
         raise TableError(
-            f"{column.file.path}: column {column.name!r} gives no labelled row to train on"
+            f"{column.file.path}: column {column.name!r} must hold train for at least one row "
+            "with a target, but does not"
         )
     return split
 
 
 def split_at_random(target: Target, shares: Sequence[float], seed: int) -> Split:
-    """In these shares, of each class alike; each class has at least one row to train on.
+    """A random split with these fractions, stratified by class.
 
-    Labels of which a node has several are not balanced, but each is that of some training row.
+    Each class has at least one training row. Several labels per node are not stratified, but each
+    label has at least one training row.
     """
     labelled = np.flatnonzero(target.labelled)
     group = target.y[labelled] if target.kind == "classification" else np.zeros_like(labelled)
@@ -45,34 +47,34 @@ def split_at_random(target: Target, shares: Sequence[float], seed: int) -> Split
     for name in SPLITS:
         if not len(split[name]):
             raise TableError(
-                f"{target.file.path}: {len(labelled)} labelled rows are too few to split, "
-                f"for there would be none for {name}"
+                f"{target.file.path}: {len(labelled)} labelled rows are too few to split: "
+                f"none would be left for {name}"
             )
     return split
 
 
 def check_shares(shares: Sequence[float]) -> None:
     if len(shares) != 3 or min(shares) <= 0 or abs(sum(shares) - 1) > 1e-6:
-        raise ValueError(f"shares must be three positive numbers of sum 1, but are {shares}")
+        raise ValueError(f"shares must be three positive numbers that sum to 1, but are {shares}")
 
 
 def _stratified(
     group: np.ndarray, shares: Sequence[float], generator: np.random.Generator
 ) -> np.ndarray:
-    """The part of each row: those of a group, shuffled, at even steps along the shares.
+    """The part of each row. The rows of a group are shuffled and placed at even steps along [0, 1].
 
-    Where the steps begin is random too, else all small groups would leave out the same part.
+    The start of the steps is random, too, so that small groups do not all lack the same part.
     """
     shuffled = generator.permutation(len(group))
     order = shuffled[np.argsort(group[shuffled], kind="stable")]
     sizes = np.bincount(group)
     within = np.arange(len(group)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
-    along = (within + np.repeat(generator.random(len(sizes)), sizes)) / np.repeat(sizes, sizes)
-    part = np.searchsorted(np.cumsum(shares)[:2], along, side="right")
+    position = (within + np.repeat(generator.random(len(sizes)), sizes)) / np.repeat(sizes, sizes)
+    part = np.searchsorted(np.cumsum(shares)[:2], position, side="right")
     part[within == 0] = 0
-    found = np.empty(len(group), np.int8)
-    found[order] = part
-    return found
+    parts = np.empty(len(group), np.int8)
+    parts[order] = part
+    return parts
 
 
 def _train_every_label_(part: np.ndarray, y: np.ndarray) -> None:
@@ -83,4 +85,4 @@ def _train_every_label_(part: np.ndarray, y: np.ndarray) -> None:
 
 
 def _parts(part: np.ndarray) -> Split:
-    return {name: np.flatnonzero(part == at).astype(np.int64) for at, name in enumerate(SPLITS)}
+    return {name: np.flatnonzero(part == n).astype(np.int64) for n, name in enumerate(SPLITS)}

@@ -1,7 +1,7 @@
-"""A CSV or Parquet file as blocks of rows, of which one is held at a time.
+"""A CSV or Parquet file as blocks of rows, of which one is in memory at a time.
 
-Cells of CSV come as they are written, so that nothing is guessed from a block; those of Parquet by
-their types. A problem is told with the file and line, or the row where there are no lines.
+Cells of CSV are read as text, so that no type is guessed from a single block; cells of Parquet have
+their types. Errors name the file and the line, or the row of a Parquet file.
 """
 
 from __future__ import annotations
@@ -20,23 +20,23 @@ from pyarrow import compute, types
 from dynagat.data.tables.csv_lines import (
     TableError,
     check_distinct,
+    explain_errors,
     line_of,
     open_bytes,
     read_header,
     read_records,
-    told,
 )
 
 BLOCK_BYTES = 1 << 20
-COLUMN_BYTES = 1 << 13  # more for each column, since each costs some time in every block
-PARQUET = b"PAR1"
+COLUMN_BYTES = 1 << 13  # added per column, since each column costs some time in every block
+PARQUET = b"PAR1"  # first bytes of such a file
 
-Place = Callable[[int], str]  # where a row is, for a sentence
+Locate = Callable[[int], str]  # the position of a row, for error messages
 
 
 @dataclass(frozen=True)
 class TableFile:
-    """A table: its columns' names, and its rows from the first to the last, as often as asked."""
+    """A table: the names of its columns, and its rows, which can be read several times."""
 
     path: Path
     names: tuple[str, ...]
@@ -48,38 +48,38 @@ class TableFile:
         if path.is_dir():
             raise TableError(f"{path} must be a CSV or Parquet file, but is a folder")
         if path.exists() and not path.is_file():
-            raise TableError(f"{path} must be a file, for it is read more than once")
-        with told(path), open(path, "rb") as file:
+            raise TableError(f"{path} must be a regular file, since it is read more than once")
+        with explain_errors(path), open(path, "rb") as file:
             start = file.read(len(PARQUET))
         if start == PARQUET:
             return cls(path, _parquet_names(path), None)
         if path.suffix in (".parquet", ".pq"):
-            raise TableError(f"{path} is no Parquet file: it starts with {start!r}")
+            raise TableError(f"{path} is not a Parquet file: it starts with {start!r}")
         separator, names = read_header(path)
         return cls(path, tuple(names), separator)
 
     @property
     def unit(self) -> str:
-        """What is counted to say where a row is."""
+        """How rows are counted in error messages."""
         return "row" if self.separator is None else "line"
 
     def blocks(self, columns: Sequence[str]) -> Iterator[tuple[int, pa.RecordBatch]]:
-        """The number of the first row of each block, and these columns of it."""
+        """The index of the first row of each block, and the block with these columns."""
         first = 0
         read = self._parquet_blocks if self.separator is None else self._csv_blocks
         for block in read(list(columns)):
             yield first, block
             first += block.num_rows
-        pa.default_memory_pool().release_unused()  # else it stays with Arrow until the end
+        pa.default_memory_pool().release_unused()  # else Arrow keeps the memory
 
-    def place(self, row: int) -> str:
-        """Where a row is, for a sentence."""
-        at = row + 1 if self.separator is None else line_of(self.path, self.separator, row)
-        return f"{self.path}, {self.unit} {at}"
+    def locate(self, row: int) -> str:
+        """The position of a row, for error messages."""
+        number = row + 1 if self.separator is None else line_of(self.path, self.separator, row)
+        return f"{self.path}, {self.unit} {number}"
 
-    def places_from(self, first: int) -> Place:
-        """Where the rows of a block are that begins with this one."""
-        return lambda row: self.place(first + row)
+    def locate_from(self, first: int) -> Locate:
+        """The positions of the rows of a block that starts at this row."""
+        return lambda row: self.locate(first + row)
 
     def check_columns(self, names: Sequence[str]) -> None:
         for name in names:
@@ -89,18 +89,18 @@ class TableFile:
 
     def _csv_blocks(self, columns: list[str]) -> Iterator[pa.RecordBatch]:
         assert self.separator is not None
-        with told(self.path), _Text(open_bytes(self.path)) as text:
+        with explain_errors(self.path), _Text(open_bytes(self.path)) as text:
             try:
                 yield from _open_csv(text, self.separator, columns)
             except (pa.ArrowInvalid, _NulByte) as error:
                 self._diagnose()
                 why = str(error).splitlines()[0]
                 raise TableError(f"{self.path} can't be read as CSV: {why}") from None
-            if text.quotes % 2:  # the fast reader takes an open quote to be closed by the end
+            if text.quotes % 2:  # Arrow accepts a quote that is never closed
                 self._diagnose()
 
     def _diagnose(self) -> None:
-        """Raise for the first bad row, if there is one, or if there are no rows."""
+        """Raise an error for the first bad row, or if there are no rows."""
         assert self.separator is not None
         rows = sum(1 for _ in read_records(self.path, self.separator)) - 1
         if rows < 1:
@@ -124,7 +124,7 @@ class _NulByte(Exception):
 
 
 class _Text(io.RawIOBase):
-    """A file that the fast reader reads; it looks for what that does not mind."""
+    """A file for Arrow's reader; detects NUL bytes and counts quotes, which Arrow ignores."""
 
     def __init__(self, file: IO[bytes]) -> None:
         self.file, self.quotes = file, 0
@@ -132,7 +132,7 @@ class _Text(io.RawIOBase):
     def read(self, size: int = -1) -> bytes:
         block = self.file.read(size)
         if b"\0" in block:
-            raise _NulByte("it holds a NUL byte")
+            raise _NulByte("it contains a NUL byte")
         self.quotes += block.count(b'"')
         return block
 
@@ -169,7 +169,7 @@ def _parquet_names(path: Path) -> tuple[str, ...]:
 
 def _damaged(path: Path, error: Exception) -> TableError:
     why = str(error).splitlines()[0]
-    return TableError(f"{path} was cut short or altered: it is no whole Parquet file ({why})")
+    return TableError(f"{path} was cut short or altered: it is not a complete Parquet file ({why})")
 
 
 def _check_type(path: Path, name: str, kind: pa.DataType) -> None:
@@ -178,13 +178,13 @@ def _check_type(path: Path, name: str, kind: pa.DataType) -> None:
     plain += [types.is_timestamp, types.is_null, types.is_string, types.is_large_string]
     if not any(known(inner) for known in (*plain, types.is_string_view)):
         raise TableError(
-            f"{path}: column {name!r} holds {kind}, but must hold numbers, text, booleans or dates;"
-            f" leave it out with ignore (--ignore {name})"
+            f"{path}: column {name!r} must hold numbers, text, booleans or dates, "
+            f"but holds {kind}; leave it out with ignore (--ignore {name})"
         )
 
 
 def _plain(cells: pa.Array) -> pa.Array:
-    """As text, booleans, integers, floats or timestamps, whichever is nearest."""
+    """Convert to text, booleans, integers, floats or timestamps, whichever is nearest."""
     kind = cells.type
     if types.is_dictionary(kind):
         return _plain(cells.dictionary_decode())

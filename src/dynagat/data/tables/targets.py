@@ -1,9 +1,9 @@
-"""Target: what is to be predicted of each node, from one column of a table or several.
+"""Target: what is predicted for each node, from one or several columns of a table.
 
-Text gives classes; so do whole numbers, if at most CLASSES of them differ; other numbers are to be
-estimated (regression). Several columns of 0 and 1 are labels, of which a node may have any; so is
-one column of names between ; or |, if the task is given as "multilabel". An empty cell is a node
-that is not labelled.
+A column of text is for classification, and so is one of at most MAX_CLASSES distinct integers;
+other numbers are for regression. Several columns of 0 and 1 are labels, of which a node may have
+any; so is one column of names separated by ; or |, if the task is "multilabel". A node with an
+empty cell is unlabelled.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from dynagat.data.tables.csv_lines import TableError, shown
 from dynagat.data.tables.table_file import TableFile
 
 TASKS = ("auto", "classification", "multilabel", "regression")
-CLASSES = 50
+MAX_CLASSES = 50  # distinct integers; more are for regression
 BITS = {"0": 0.0, "1": 1.0, "false": 0.0, "true": 1.0, "0.0": 0.0, "1.0": 1.0}
 
 
 @dataclass
 class Coding:
-    """A column as the texts there are, and the place of each cell's among them."""
+    """Collects a column block by block, as its distinct texts and the index of each cell's text."""
 
     file: TableFile
     name: str
@@ -47,29 +47,30 @@ class Coding:
 
 @dataclass(frozen=True, eq=False)
 class Coded:
-    """Cell n holds texts[codes[n]], or nothing if that is -1."""
+    """Cell n holds texts[codes[n]], or is empty if codes[n] is -1."""
 
     file: TableFile
     name: str
     texts: pa.Array
     codes: np.ndarray  # [N] int32
 
-    def error(self, text: str | None, expected: str) -> TableError:
-        """Of the first cell that holds this text."""
+    def error(self, text: str | None, expected: str, advice: str = "") -> TableError:
+        """An error about the first cell that holds this text."""
         code = self.texts.index(text).as_py()
-        row = int((self.codes == code).argmax())
-        place = self.file.place(row)
-        return TableError(f"{place}: column {self.name!r} {expected}, but holds {shown(text)}")
+        place = self.file.locate(int((self.codes == code).argmax()))
+        return TableError(
+            f"{place}: column {self.name!r} {expected}, but holds {shown(text)}{advice}"
+        )
 
-    def spread(self, of_texts: np.ndarray, empty: Any) -> np.ndarray:
-        """[texts, ...] -> [N, ...], with `empty` where there is no text."""
+    def expand(self, of_texts: np.ndarray, empty: Any) -> np.ndarray:
+        """[texts, ...] -> [N, ...], with `empty` for empty cells."""
         nothing = np.full((1, *of_texts.shape[1:]), empty, of_texts.dtype)
         return np.concatenate([of_texts, nothing])[self.codes]  # -1 is the last
 
 
 @dataclass(frozen=True, eq=False)
 class Target:
-    """y as GraphData has it, and what about["task"] tells of it."""
+    """y in the form of GraphData, and its task."""
 
     file: TableFile
     name: str | list[str]
@@ -85,17 +86,18 @@ class Target:
         return np.asarray(known.any(axis=1))
 
     @property
-    def told(self) -> dict[str, Any]:
+    def metadata(self) -> dict[str, Any]:
+        """The value of about["task"]."""
         classes = {} if self.classes is None else {"classes": self.classes}
         return {"kind": self.kind, "node_type": "node", "target": self.name, **classes}
 
     def check_training(self, training: np.ndarray) -> None:
-        """Every label is that of some training row."""
+        """Every class or label must occur in a training row."""
         if self.kind == "classification":
             assert self.classes is not None
             seen = np.zeros(len(self.classes) + 1, bool)
             seen[self.y[training]] = True
-            seen[-1] = True  # of those not labelled
+            seen[-1] = True  # unlabelled nodes
             wrong = ~seen[self.y]
         elif self.kind == "multilabel":
             wrong = (self.y[:, ~(self.y[training] == 1).any(0)] == 1).any(1)
@@ -104,7 +106,8 @@ class Target:
         if wrong.any():
             row = int(wrong.argmax())
             raise TableError(
-                f"{self.file.place(row)}: {self._label(row, training)}, which no training row has"
+                f"{self.file.locate(row)}: {self._label(row, training)}, which no training row "
+                "has; add a training row with it, or leave this cell empty"
             )
 
     def _label(self, row: int, training: np.ndarray) -> str:
@@ -119,7 +122,7 @@ class Target:
 
 
 def read_target(columns: Sequence[Coded], task: str) -> Target:
-    """From the column, or columns, named as the target."""
+    """The target in one or several columns."""
     if len(columns) > 1:
         return _labels_of_columns(columns, task)
     (column,) = columns
@@ -130,7 +133,7 @@ def read_target(columns: Sequence[Coded], task: str) -> Target:
     numbers = _numbers(column, task)
     _check_varies(column, numbers)
     if task == "auto":
-        task = "classification" if numbers is None or _few_whole(numbers) else "regression"
+        task = "classification" if numbers is None or _are_classes(numbers) else "regression"
     if task == "classification":
         return _classes(column, numbers)
     assert numbers is not None
@@ -141,11 +144,11 @@ def check_task(task: str, targets: int) -> None:
     if task not in TASKS:
         raise ValueError(f"task must be one of {', '.join(TASKS)}, but is {task!r}")
     if targets > 1 and task not in ("auto", "multilabel"):
-        raise ValueError(f"task {task!r} needs one target, but {targets} are given")
+        raise ValueError(f"task {task!r} needs one target column, but {targets} are given")
 
 
 def _numbers(column: Coded, task: str) -> np.ndarray | None:
-    """The texts as numbers; None if they are to be names of classes."""
+    """The texts as numbers; None if they are names of classes."""
     is_number = np.asarray(compute.match_substring_regex(column.texts, NUMBER), bool)
     if is_number.all():
         return np.asarray(column.texts.cast(pa.float64()))
@@ -153,14 +156,15 @@ def _numbers(column: Coded, task: str) -> np.ndarray | None:
     mostly = 2 * cells[is_number].sum() > cells.sum()
     if task == "regression" or (task == "auto" and mostly):
         text = column.texts[int((~is_number).argmax())].as_py()
-        hint = "" if task == "regression" else ", unless task is given as classification"
-        raise column.error(text, f"must hold numbers{hint}")
+        is_regression = task == "regression"
+        advice = "" if is_regression else "; for text classes, set task to classification"
+        raise column.error(text, "must hold numbers", advice)
     return None
 
 
-def _few_whole(numbers: np.ndarray) -> bool:
+def _are_classes(numbers: np.ndarray) -> bool:
     distinct = np.unique(numbers)
-    return len(distinct) <= CLASSES and bool((distinct == np.floor(distinct)).all())
+    return len(distinct) <= MAX_CLASSES and bool((distinct == np.floor(distinct)).all())
 
 
 def _check_varies(column: Coded, numbers: np.ndarray | None) -> None:
@@ -180,33 +184,33 @@ def _classes(column: Coded, numbers: np.ndarray | None) -> Target:
     else:
         distinct, code = np.unique(numbers, return_inverse=True)
         classes = [f"{int(each)}" if each.is_integer() else f"{each}" for each in distinct.tolist()]
-    y = column.spread(code.astype(np.int64), -1)
+    y = column.expand(code.astype(np.int64), -1)
     return Target(column.file, column.name, "classification", y, classes)
 
 
 def _regression(column: Coded, numbers: np.ndarray) -> Target:
     with np.errstate(over="ignore"):
-        found = numbers.astype(np.float32)
-    if not np.isfinite(found).all():
-        text = column.texts[int((~np.isfinite(found)).argmax())].as_py()
+        is_finite = np.isfinite(numbers.astype(np.float32))
+    if not is_finite.all():
+        text = column.texts[int((~is_finite).argmax())].as_py()
         raise column.error(text, "must hold numbers below 1e38")
-    return Target(column.file, column.name, "regression", column.spread(numbers, np.nan))
+    return Target(column.file, column.name, "regression", column.expand(numbers, np.nan))
 
 
 def _labels_of_lists(column: Coded) -> Target:
-    """Labels between ; or |; a separator alone is a node that has none of them."""
+    """Labels separated by ; or |; a separator alone means that the node has none of them."""
     sets = [
         {label.strip() for label in re.split(r"[;|]", text)} - {""}
         for text in column.texts.to_pylist()
     ]
     labels = sorted(set().union(*sets))
-    place = {label: at for at, label in enumerate(labels)}
-    found = np.zeros((len(sets), len(labels)), np.float32)
+    index = {label: n for n, label in enumerate(labels)}
+    bits = np.zeros((len(sets), len(labels)), np.float32)
     for row, each in enumerate(sets):
-        found[row, [place[label] for label in each]] = 1
-    if len(np.unique(found, axis=0)) < 2:
+        bits[row, [index[label] for label in each]] = 1
+    if len(np.unique(bits, axis=0)) < 2:
         _check_varies(Coded(column.file, column.name, column.texts[:1], column.codes), None)
-    return Target(column.file, column.name, "multilabel", column.spread(found, np.nan), labels)
+    return Target(column.file, column.name, "multilabel", column.expand(bits, np.nan), labels)
 
 
 def _labels_of_columns(columns: Sequence[Coded], task: str) -> Target:
@@ -226,8 +230,8 @@ def _bits(column: Coded) -> np.ndarray:
     for text in texts:
         if text.lower() not in BITS:
             raise column.error(text, "must hold 0 or 1, as one of several targets")
-    found = np.array([BITS[text.lower()] for text in texts], np.float32)
-    return column.spread(found, np.nan)
+    bits = np.array([BITS[text.lower()] for text in texts], np.float32)
+    return column.expand(bits, np.nan)
 
 
 def known_targets(target: str | Sequence[str] | None) -> list[str]:

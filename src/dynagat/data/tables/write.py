@@ -1,4 +1,4 @@
-"""A graph written as two tables, which read_tables reads again."""
+"""write_tables: a graph as two tables that read_tables can read."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from dynagat.data.texts import Texts
 
 
 def write_tables(data: GraphData, edges: Path | str, nodes: Path | str) -> None:
-    """Edges as source and target; nodes as id, features f0, f1, ..., label and split.
+    """Write edges as source and target; nodes as id, features f0, f1, ..., label and split.
 
-    Parquet if a file is named so, else CSV. The label of several targets is that of each, as
-    label0, label1, ...; nodes that have no label, or are in no part, have empty cells.
+    Files named .parquet or .pq are Parquet, others CSV. Several labels per node become columns
+    label0, label1, ... Unlabelled nodes, and those in no part of the split, have empty cells.
     """
     names = data.nodes[data.node_type].arrays.get("id", np.arange(data.num_nodes))
-    named = pa.array(list(names) if isinstance(names, Texts) else names)
+    ids = pa.array(list(names) if isinstance(names, Texts) else names)
     ends = data.sole_edges
-    listed = {"source": ends.key_index, "target": ends.query_index}
-    _write({end: named.take(pa.array(index)) for end, index in listed.items()}, Path(edges))
+    pairs = {"source": ends.key_index, "target": ends.query_index}
+    _write({end: ids.take(pa.array(index)) for end, index in pairs.items()}, Path(edges))
     features = {f"f{n}": _plain(column) for n, column in enumerate(np.asarray(data.x).T)}
-    _write({"id": named, **features, **_labels(data), **_parts(data)}, Path(nodes))
+    _write({"id": ids, **features, **_labels(data), **_parts(data)}, Path(nodes))
 
 
 def _labels(data: GraphData) -> dict[str, pa.Array]:
@@ -51,7 +51,7 @@ def _parts(data: GraphData) -> dict[str, pa.Array]:
 
 
 def _plain(column: np.ndarray) -> pa.Array:
-    """Whole numbers as integers, which are shorter; nan as nothing."""
+    """Whole numbers as integers, which are shorter; nan as an empty cell."""
     empty = np.isnan(column)
     known = np.where(empty, 0, column)
     whole = np.abs(known).max(initial=0) < 2**31 and bool((known == np.floor(known)).all())
