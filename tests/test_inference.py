@@ -20,7 +20,7 @@ CONVS = {"gat": GATConv, "gatv2": GATv2Conv, "dpgat": DPGATConv}
 
 
 def as_layer(conv, act=lambda x: x):
-    """A layer of ours or of PyG's as `infer` calls it."""
+    """A layer of dynagat or PyG in the form that `infer` calls."""
 
     def layer(x, graph):
         edges = graph if type(conv) in CONVS.values() else torch.stack(
@@ -56,7 +56,7 @@ def full(layers, x, graph):
 
 @pytest.mark.parametrize("loops", [False, True])
 @pytest.mark.parametrize("make", KINDS.values(), ids=KINDS)
-def test_layer_by_layer_is_the_full_forward_pass(make, loops):
+def test_layer_wise_inference_equals_the_full_forward_pass(make, loops):
     """In double precision: in single precision, the rounding of three layers exceeds 1e-5."""
     layers, x = three_layers(lambda *sizes: make(*sizes).double()), X.double()
     graph = GRAPH.with_self_loops() if loops else GRAPH
@@ -66,7 +66,7 @@ def test_layer_by_layer_is_the_full_forward_pass(make, loops):
     assert not infer(layers, x, graph).requires_grad
 
 
-def test_features_and_results_may_lie_in_files(tmp_path):
+def test_features_and_results_may_be_in_files(tmp_path):
     layers = three_layers(KINDS["gatv2"])
     expected = full(layers, X, GRAPH)
     np.save(tmp_path / "x.npy", X.numpy())
@@ -95,19 +95,22 @@ def test_a_failure_leaves_no_file(tmp_path):
 @pytest.mark.parametrize(
     ("change", "text"),
     [
-        ({"layers": []}, "layers must hold a layer"),
+        ({"layers": []}, "layers must hold at least one layer"),
         ({"x": X[:-1]}, "row for each of 500 nodes, but has 499"),
         ({"batch_size": 0}, "batch_size must be"),
-        ({"layers": [lambda x, graph: x[:3]]}, "a row for each of 500 queries, but one gave 3"),
-        ({"out": torch.empty(500, 9)}, r"out must be \[500, 8\], but is \[500, 9\]"),
+        ({"layers": [lambda x, graph: x[:3]]}, "a row for each of 500 queries, but one returned 3"),
+        ({"out": torch.empty(500, 9)}, r"out must have shape \[500, 8\], but has \[500, 9\]"),
         (
             {"graph": Graph.from_edges(EDGE_INDEX[0], EDGE_INDEX[1], 500, 600)},
             "500 queries and 600",
         ),
-        ({"graph": Graph.from_edge_index(EDGE_INDEX[:, :0], 0), "x": X[:0]}, "must have a node"),
+        (
+            {"graph": Graph.from_edge_index(EDGE_INDEX[:, :0], 0), "x": X[:0]},
+            "must have at least one node",
+        ),
     ],
 )
-def test_wrong_arguments_are_refused_in_a_sentence(change, text):
+def test_wrong_arguments_are_refused(change, text):
     given = {"layers": [lambda x, graph: x[: graph.num_queries]], "x": X, "graph": GRAPH, **change}
     with pytest.raises(ValueError, match=text):
         infer(**given)
@@ -115,11 +118,11 @@ def test_wrong_arguments_are_refused_in_a_sentence(change, text):
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
 def test_memory_is_that_of_a_batch_and_not_of_the_graph(tmp_path):
-    """x and two layers of 200 MB each, in files; mapped pages of files are not counted."""
+    """x and the outputs of two layers take 200 MB each, in files; mapped pages do not count."""
     script = f"""
 import re, numpy as np, torch
 from dynagat.sampling import Neighbours, infer
-nodes, most = 50_000, 0
+nodes, peak = 50_000, 0
 key = np.random.default_rng(0).integers(0, nodes, nodes * 3)
 rows = Neighbours.from_edges(np.repeat(np.arange(nodes), 3), key, nodes)
 np.lib.format.open_memmap(r"{tmp_path}/x.npy", "w+", np.float32, (nodes, 1000))
@@ -129,14 +132,14 @@ def kilobytes():
     return int(re.search(r"RssAnon:\\s+(\\d+)", open("/proc/self/status").read())[1])
 
 def layer(x, graph):
-    global most
-    most = max(most, kilobytes())
+    global peak
+    peak = max(peak, kilobytes())
     first = graph.key_index[graph.rowptr[:-1].long()]
     return x[: graph.num_queries] + x[first.long()]
 
 before = kilobytes()
 infer([layer, layer], x, rows, batch_size=1000, out=r"{tmp_path}/out.npy")
-print((most - before) // 1024)
+print((peak - before) // 1024)
 """
     command = [sys.executable, "-c", script]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
@@ -147,33 +150,35 @@ def take_queries(x, graph):
     return x[: graph.num_queries]
 
 
-def test_where_the_result_cannot_go_is_refused(tmp_path):
-    """A file mapped for reading would end the process, and x would be written over too soon."""
+def test_an_unsuitable_out_is_refused(tmp_path):
+    """A read-only mapped file would kill the process, and x would be overwritten too early."""
     x, layers = torch.randn(9, 2), [take_queries]
     np.save(tmp_path / "out.npy", np.zeros((9, 2), np.float32))
-    with pytest.raises(ValueError, match="out must be an array that can be written to"):
+    with pytest.raises(ValueError, match="out must be a writeable array"):
         infer(layers, x, lonely(9), out=np.load(tmp_path / "out.npy", mmap_mode="r"))
     for out in (x, x.numpy()):
-        with pytest.raises(ValueError, match="out must not lie in x"):
+        with pytest.raises(ValueError, match="out must not share memory with x"):
             infer(layers, x, lonely(9), out=out)
     with pytest.raises(TypeError, match=r"out must hold torch\.float32, but holds torch\.int64"):
         infer(layers, x, lonely(9), out=torch.zeros(9, 2, dtype=torch.long))
-    with pytest.raises(FileNotFoundError, match="there is no folder"):
+    with pytest.raises(FileNotFoundError, match="does not exist"):
         infer(layers, x, lonely(9), out=tmp_path / "none" / "out.npy")
     with pytest.raises(ValueError, match="prefetch must be"):
         infer(layers, x, lonely(9), prefetch=-1)
 
 
 @pytest.mark.parametrize("to_file", [False, True])
-def test_rows_that_change_their_kind_are_refused(tmp_path, to_file):
-    def ever_wider(x, graph):
+def test_rows_that_change_their_shape_are_refused(tmp_path, to_file):
+    def grow(x, graph):
         widths.append(0)
         return torch.zeros(graph.num_queries, len(widths))
 
     widths: list[int] = []
     out = tmp_path / "out.npy" if to_file else None
-    with pytest.raises(ValueError, match=r"of one kind, but one gave .* \[1\] and .* \[2\]"):
-        infer([ever_wider], torch.randn(9, 2), lonely(9), batch_size=4, out=out)
+    with pytest.raises(
+        ValueError, match=r"one type and shape, but one returned .* \[1\] and .* \[2\]"
+    ):
+        infer([grow], torch.randn(9, 2), lonely(9), batch_size=4, out=out)
     assert list(tmp_path.iterdir()) == []
 
 

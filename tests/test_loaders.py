@@ -1,4 +1,4 @@
-"""Loaders: batches for our layers and for plain PyG code, drawn ahead, the same every time."""
+"""Loaders: batches for dynagat's layers and for PyG code, prefetched and reproducible."""
 
 import copy
 import threading
@@ -70,7 +70,7 @@ def assert_same_batches(one, other):
 
 
 @pytest.mark.parametrize("replace", [False, True])
-def test_a_data_of_a_batch_holds_its_part_of_everything(replace):
+def test_a_data_batch_has_all_attributes_of_its_nodes_and_edges(replace):
     loader = NeighborLoader(DATA, [4, 3], batch_size=64, replace=replace, shuffle=True)
     seen = []
     for batch in loader:
@@ -111,7 +111,7 @@ class Sage(torch.nn.Module):
         return x
 
 
-def test_plain_pyg_code_gets_the_full_graphs_output_of_all_neighbours():
+def test_pyg_code_with_all_neighbours_gives_the_output_of_the_full_graph():
     model = Sage()
     expected = model(DATA.x, DATA.edge_index)
     for batch in NeighborLoader(DATA, [-1, -1, -1], input_nodes=DATA.train_mask, batch_size=40):
@@ -135,7 +135,7 @@ OFF = {"input_time": None, "subgraph_type": "directional", "disjoint": False, "d
 
 
 @pytest.mark.parametrize("options", [IGNORED, OFF, {"subgraph_type": SubgraphType.directional}])
-def test_options_of_pygs_that_change_no_batch_are_taken(options):
+def test_pyg_options_that_do_not_change_batches_are_accepted(options):
     given = {"num_neighbors": [3, 2], "batch_size": 32, "num_workers": 2}
     assert_same_batches(
         list(NeighborLoader(DATA, **given, **options)), list(NeighborLoader(DATA, **given))
@@ -152,37 +152,37 @@ def test_options_of_pygs_that_change_no_batch_are_taken(options):
         ({"time_attr": "time"}, ValueError, "time_attr must be None"),
         ({"sampler": [0, 0, 1]}, ValueError, r"sampler must be None, .* but is \[0, 0, 1\]"),
         ({"generator": torch.Generator()}, ValueError, "generator must be None"),
-        ({"batchsize": 3}, TypeError, "there is no option batchsize"),
+        ({"batchsize": 3}, TypeError, "unknown option batchsize"),
         ({"input_nodes": ("paper", DATA.train_mask)}, TypeError, "names the type 'paper'"),
         ({"input_nodes": "paper"}, TypeError, "names the type 'paper'"),
     ],
 )
-def test_options_of_pygs_that_would_make_other_batches_are_refused(options, error, text):
+def test_pyg_options_that_would_change_batches_are_refused(options, error, text):
     with pytest.raises(error, match=text):
         NeighborLoader(DATA, [2], **options)
 
 
-def test_graphsaint_takes_pygs_options_as_well():
+def test_graphsaint_accepts_pyg_options_as_well():
     options = {"log": False, "shuffle": True, "save_dir": None, "pin_memory": True}
     assert_same_batches(list(SAINTS["walks"](DATA, **options)), list(SAINTS["walks"](DATA)))
     with pytest.raises(ValueError, match="save_dir must be None"):
         SAINTS["walks"](DATA, save_dir="here")
 
 
-def test_numbers_of_numpy_and_torch_are_numbers():
+def test_integers_of_numpy_and_torch_are_accepted():
     expected = list(NeighborLoader(DATA, [3, 2], batch_size=32, seed=4))
     for fanouts in (np.array([3, 2]), torch.tensor([3, 2]), [np.int64(3), np.int32(2)]):
         loader = NeighborLoader(DATA, fanouts, batch_size=np.int64(32), seed=np.int64(4))
         assert_same_batches(list(loader), expected)
 
 
-def test_a_fan_out_of_any_size_is_all_neighbours():
+def test_a_huge_fan_out_means_all_neighbours():
     expected = list(NeighborLoader(DATA, [-1, -1], batch_size=64))
     assert_same_batches(list(NeighborLoader(DATA, [2**31, 2**80], batch_size=64)), expected)
 
 
-def test_input_ids_are_places_in_what_was_given_as_in_pyg():
-    """Of a mask these are the nodes, of indices their places among them."""
+def test_input_ids_are_those_of_pyg():
+    """Node indices for a mask, positions for a list of indices."""
     nodes = DATA.train_mask.nonzero().flatten()
     for given, ids in ((DATA.train_mask, nodes), (nodes, torch.arange(len(nodes)))):
         loader = NeighborLoader(DATA, [2], given, batch_size=32, shuffle=True)
@@ -192,8 +192,8 @@ def test_input_ids_are_places_in_what_was_given_as_in_pyg():
         assert len(loader.dataset) == len(nodes)
 
 
-def test_what_a_script_changes_in_the_loaders_data_is_so_in_its_batches():
-    """As PyG's example of GraphSAGE on Reddit does for its inference."""
+def test_changes_to_the_data_of_a_loader_show_in_its_batches():
+    """PyG's example of GraphSAGE on Reddit does this for inference."""
     loader = NeighborLoader(copy.copy(DATA), [-1], batch_size=64, persistent_workers=True)
     del loader.data.x, loader.data.y
     loader.data.num_nodes = NUM_NODES
@@ -225,7 +225,7 @@ class Network(torch.nn.Module):
 
 @pytest.mark.parametrize("layered", [False, True])
 @pytest.mark.parametrize("loops", [False, True])
-def test_all_neighbours_in_three_layers_give_the_full_graphs_output(layered, loops):
+def test_all_neighbours_in_three_layers_give_the_output_of_the_full_graph(layered, loops):
     model, full = Network(), GRAPH.with_self_loops() if loops else GRAPH
     expected = model(DATA.x, [full] * 3)
     loader = NeighborLoader(full, [-1] * 3, batch_size=70, shuffle=True, layered=layered)
@@ -235,7 +235,7 @@ def test_all_neighbours_in_three_layers_give_the_full_graphs_output(layered, loo
 
 
 @pytest.mark.parametrize("data", [STORED, DATA], ids=["GraphData", "Data"])
-def test_a_batch_has_a_graph_per_layer_whose_queries_are_its_first_keys(data):
+def test_a_batch_has_a_graph_per_layer_whose_queries_are_the_first_keys(data):
     for batch in NeighborLoader(data, [4, 3, 2], batch_size=50, layered=True, seed=3):
         assert torch.equal(batch.x, DATA.x[batch.node_id])
         assert torch.equal(batch.y, DATA.y[batch.node_id])
@@ -252,8 +252,8 @@ def test_a_batch_has_a_graph_per_layer_whose_queries_are_its_first_keys(data):
             batch.to_pyg()
 
 
-def test_a_batch_trains_a_model_as_its_data_does():
-    """The same step on merged graphs, on trimmed Data and on what a Data gives."""
+def test_a_batch_gives_the_gradients_of_its_data():
+    """The same training step on the graphs of a batch and on its Data, trimmed by layer."""
     ours = NeighborLoader(STORED, [4, 3, 2], batch_size=64, seed=5, shuffle=True)
     theirs = NeighborLoader(DATA, [4, 3, 2], batch_size=64, seed=5, shuffle=True)
     model = Network()
@@ -280,21 +280,21 @@ def _through_trimmed(model, data):
     return x
 
 
-def test_loops_added_to_a_batch_are_one_per_query():
+def test_self_loops_added_to_a_batch_are_one_per_query():
     batch = next(iter(NeighborLoader(GRAPH, [3, 3], batch_size=20))).with_self_loops()
     for graph in batch.graphs:
         own = graph.query_index == graph.key_index
         assert torch.equal(graph.query_index[own], torch.arange(graph.num_queries).int())
 
 
-# Passes
+# Epochs
 
 
 def make_loader(**options):
     return NeighborLoader(DATA, [3, 2], batch_size=32, shuffle=True, seed=9, **options)
 
 
-def test_passes_differ_and_each_can_be_repeated():
+def test_epochs_differ_and_each_can_be_repeated():
     loader = make_loader()
     first, second = list(loader), list(loader)
     assert not torch.equal(first[0].n_id, second[0].n_id)
@@ -304,7 +304,7 @@ def test_passes_differ_and_each_can_be_repeated():
     assert loader.epoch == 2
 
 
-def test_neither_threads_nor_prefetching_change_a_batch(threads):
+def test_batches_do_not_depend_on_threads_or_prefetching(threads):
     threads(1)
     expected = list(make_loader(prefetch=0))
     for count in (1, 2, 3):
@@ -322,7 +322,7 @@ def test_the_length_is_the_number_of_batches():
         assert len(loader) == len(list(loader)) == count
 
 
-def test_a_loop_that_is_broken_off_leaves_no_thread():
+def test_no_thread_remains_after_a_loop_ends_early():
     for _ in make_loader(prefetch=4):
         break
     assert sampling_threads() == []
@@ -340,7 +340,7 @@ def _divide_batches_by_zero():
         batch.num_nodes / 0
 
 
-def test_what_fails_in_the_background_is_raised_in_the_loop():
+def test_errors_in_the_background_are_raised_in_the_loop():
     def fail(batch):
         if 64 in batch.input_id:
             raise RuntimeError("the third batch")
@@ -354,13 +354,13 @@ def test_what_fails_in_the_background_is_raised_in_the_loop():
     assert sampling_threads() == []
 
 
-def test_no_more_batches_are_made_ahead_than_asked_for():
-    made = []
-    loader = NeighborLoader(DATA, [2], batch_size=10, transform=made.append, prefetch=3)
+def test_no_more_batches_are_prepared_than_prefetch_says():
+    prepared = []
+    loader = NeighborLoader(DATA, [2], batch_size=10, transform=prepared.append, prefetch=3)
     iterator = iter(loader)
     next(iterator)
     time.sleep(0.1)
-    assert len(made) <= 4
+    assert len(prepared) <= 4
 
 
 def test_a_transform_is_applied():
@@ -387,7 +387,7 @@ def test_a_subgraph_has_all_edges_among_its_nodes(make):
 
 
 @pytest.mark.parametrize("make", SAINTS.values(), ids=SAINTS)
-def test_subgraphs_of_a_graph_are_those_of_its_data_on_any_threads(make, threads):
+def test_subgraphs_of_a_graph_equal_those_of_its_data_on_any_threads(make, threads):
     for count in (1, 3):
         threads(count)
         for batch, data in zip(make(STORED, prefetch=count - 1), make(DATA), strict=True):
@@ -398,7 +398,7 @@ def test_subgraphs_of_a_graph_are_those_of_its_data_on_any_threads(make, threads
                 assert torch.equal(x, y)
 
 
-def test_passes_of_subgraphs_differ_and_each_can_be_repeated():
+def test_epochs_of_subgraphs_differ_and_each_can_be_repeated():
     loader = SAINTS["walks"](DATA)
     first, second = list(loader), list(loader)
     assert not torch.equal(first[0].n_id, second[0].n_id)
@@ -406,18 +406,18 @@ def test_passes_of_subgraphs_differ_and_each_can_be_repeated():
     assert_same_batches(list(loader), first)
 
 
-def test_walks_without_edges_stay_where_they_begin():
+def test_walks_without_edges_stay_at_their_roots():
     lonely = Data(x=torch.zeros(50, 1), edge_index=torch.zeros(2, 0, dtype=torch.long))
     batch = next(iter(GraphSAINTRandomWalkSampler(lonely, 10, 2)))
     assert 0 < batch.num_nodes <= 10
     assert batch.num_edges == 0
     for name in ("nodes", "edges"):
-        with pytest.raises(ValueError, match="must have an edge"):
+        with pytest.raises(ValueError, match="must have at least one edge"):
             SAINTS[name](lonely)
 
 
-def test_the_coefficients_are_pygs_of_the_same_counts():
-    """The lines of PyG's GraphSAINTSampler that turn counts to coefficients, on counts of ours."""
+def test_the_coefficients_equal_those_of_pyg():
+    """PyG's formula of GraphSAINTSampler, on the same counts."""
     rows = Neighbours.from_graph(GRAPH)
     generator = torch.Generator().manual_seed(0)
     node_count = torch.randint(0, 5, (NUM_NODES,), generator=generator).float()
@@ -434,14 +434,14 @@ def test_the_coefficients_are_pygs_of_the_same_counts():
 
 
 @pytest.mark.parametrize("make", SAINTS.values(), ids=SAINTS)
-def test_coefficients_come_from_whole_passes_that_cover_the_nodes_often_enough(make):
+def test_coefficients_are_estimated_over_whole_epochs(make):
     loader = make(DATA, sample_coverage=5)
     node_norm, edge_norm = loader.norms
     batch = next(iter(loader))
     assert torch.equal(batch.node_norm, node_norm[batch.n_id])
     assert torch.equal(batch.edge_norm, edge_norm[batch.e_id])
     visited = edge_norm[edge_norm != np.float32(0.1)]
-    assert (visited >= 1).all()  # an edge is there no more often than its key
+    assert (visited >= 1).all()  # an edge is sampled at most as often as its key
     again = make(STORED, sample_coverage=5, prefetch=0)
     assert all(map(torch.equal, again.norms, loader.norms))
     # 1 / node_norm = count · N / samples, whose sum is N times the mean size of a subgraph
@@ -452,7 +452,7 @@ def test_coefficients_come_from_whole_passes_that_cover_the_nodes_often_enough(m
     assert not hasattr(next(iter(make(DATA))), "node_norm")
 
 
-# What can go wrong
+# Wrong arguments
 
 
 @pytest.mark.parametrize(
@@ -464,7 +464,7 @@ def test_coefficients_come_from_whole_passes_that_cover_the_nodes_often_enough(m
         ({"num_neighbors": []}, ValueError, "one per hop"),
         ({"num_neighbors": 5}, ValueError, "one per hop, but is 5"),
         ({"num_neighbors": [1.5]}, ValueError, "has 1.5"),
-        ({"batch_size": 0}, ValueError, "batch_size must be a whole number of 1 or more, but is 0"),
+        ({"batch_size": 0}, ValueError, "batch_size must be an integer of 1 or more, but is 0"),
         ({"prefetch": -1}, ValueError, "prefetch must be"),
         ({"seed": -1}, ValueError, "seed must be"),
         ({"input_nodes": [300]}, ValueError, r"input_nodes must lie in \[0, 300\), but hold 300"),
@@ -477,7 +477,7 @@ def test_coefficients_come_from_whole_passes_that_cover_the_nodes_often_enough(m
         ({"input_nodes": torch.ones(3)}, TypeError, "must be indices or a mask"),
     ],
 )  # fmt: skip
-def test_wrong_arguments_are_refused_in_a_sentence(options, error, text):
+def test_wrong_arguments_are_refused(options, error, text):
     given = {"num_neighbors": [2], **options}
     with pytest.raises(error, match=text):
         NeighborLoader(DATA, **given)
@@ -497,7 +497,7 @@ def test_wrong_arguments_are_refused_in_a_sentence(options, error, text):
          "one node or more"),
     ],
 )  # fmt: skip
-def test_what_cannot_be_sampled_from_is_refused(data, error, text):
+def test_data_that_cannot_be_sampled_from_is_refused(data, error, text):
     with pytest.raises(error, match=text):
         NeighborLoader(data, [2])
 

@@ -1,4 +1,4 @@
-"""Samples: real edges, each as likely as it should be, and the same for any number of threads."""
+"""Samples: real edges with the right probabilities, the same for any number of threads."""
 
 import os
 import subprocess
@@ -17,7 +17,7 @@ NUM_NODES, ISOLATED, HUB = 600, 40, 7
 
 
 def edges_with_a_hub(num_edges=9000):
-    """Queries and keys: a hub with a ninth of all, nodes without keys, doubled edges, loops."""
+    """Queries and keys: a hub with a ninth of the edges, isolated nodes, duplicates, self-loops."""
     generator = np.random.default_rng(0)
     query = generator.integers(0, NUM_NODES - ISOLATED, num_edges)
     key = generator.integers(0, NUM_NODES, num_edges)
@@ -49,7 +49,7 @@ def assert_same(found, expected):
 
 
 def assert_real_edges(picks, queries, keys):
-    """Edge e of a query is an edge of that query and that key in the caller's list."""
+    """The edges have these queries and keys in the caller's list as well."""
     query = np.repeat(queries, np.diff(picks.rowptr))
     assert np.array_equal(QUERY[picks.edge], query)
     assert np.array_equal(KEY[picks.edge], keys)
@@ -59,7 +59,7 @@ def assert_real_edges(picks, queries, keys):
 
 
 @pytest.mark.parametrize("dtype", [np.int32, np.int64])
-def test_rows_of_an_edge_list_are_those_of_its_graph(dtype):
+def test_rows_of_an_edge_list_equal_those_of_its_graph(dtype):
     rows = Neighbours.from_edges(QUERY.astype(dtype), KEY.astype(dtype), NUM_NODES)
     graph = Graph.from_edges(torch.from_numpy(QUERY), torch.from_numpy(KEY), NUM_NODES)
     assert_same(rows.arrays, [array.numpy() for array in (graph.rowptr, graph.key_index,
@@ -68,7 +68,7 @@ def test_rows_of_an_edge_list_are_those_of_its_graph(dtype):
     assert_same(tuple(rows.arrays), reference.group_rows(QUERY, KEY, NUM_NODES))
 
 
-def test_arrays_mapped_from_files_are_sampled_from_without_a_copy(tmp_path):
+def test_mapped_arrays_are_not_copied(tmp_path):
     for name, array in zip("abc", ROWS.arrays, strict=True):
         np.save(tmp_path / f"{name}.npy", array.astype(np.int64))
     mapped = [np.load(tmp_path / f"{name}.npy", mmap_mode="r") for name in "abc"]
@@ -79,7 +79,7 @@ def test_arrays_mapped_from_files_are_sampled_from_without_a_copy(tmp_path):
     assert_same(draw.sample(rows, seeds, [3, 3]), draw.sample(ROWS, seeds, [3, 3]))
 
 
-def test_without_edge_numbers_positions_are_numbers():
+def test_without_edge_ids_edges_are_identified_by_position():
     rows = Neighbours.from_arrays(ROWS.rowptr, ROWS.key_index)
     found, numbered = (draw.sample(each, np.arange(9), [4, 4]) for each in (rows, ROWS))
     assert np.array_equal(ROWS.edge_id[found.layers[0].edge], numbered.layers[0].edge)
@@ -89,7 +89,7 @@ def test_without_edge_numbers_positions_are_numbers():
 
 
 @pytest.mark.parametrize("fanout", [1, 5, 47, 60, 999, 1000, -1])
-def test_without_replacement_no_edge_repeats_and_each_query_has_what_it_can(fanout):
+def test_without_replacement_no_edge_repeats(fanout):
     queries = np.arange(NUM_NODES)
     picks = draw.sample_neighbours(ROWS, queries, fanout, seed=3)
     expected = DEGREE if fanout < 0 else np.minimum(DEGREE, fanout)
@@ -99,7 +99,7 @@ def test_without_replacement_no_edge_repeats_and_each_query_has_what_it_can(fano
 
 
 @pytest.mark.parametrize("fanout", [1, 5, 100])
-def test_with_replacement_each_query_that_has_keys_picks_as_many_as_asked(fanout):
+def test_with_replacement_each_query_with_keys_has_as_many_as_the_fan_out(fanout):
     queries = np.arange(NUM_NODES)
     picks = draw.sample_neighbours(ROWS, queries, fanout, replace=True, seed=3)
     assert np.array_equal(np.diff(picks.rowptr), np.where(DEGREE > 0, fanout, 0))
@@ -112,13 +112,13 @@ def chi_square(counts):
 
 
 def limit(freedom):
-    """What chi-square exceeds once in some ten thousand times, by Wilson and Hilferty."""
+    """The chi-square limit at a probability of about 1e-4, by Wilson and Hilferty."""
     return freedom * (1 - 2 / (9 * freedom) + 3.72 * (2 / (9 * freedom)) ** 0.5) ** 3
 
 
 @pytest.mark.parametrize("replace", [False, True])
 @pytest.mark.parametrize(("degree", "fanout"), [(7, 3), (50, 10), (64, 60), (1000, 10), (300, 200)])
-def test_every_key_is_drawn_as_often(degree, fanout, replace):
+def test_every_key_is_equally_likely(degree, fanout, replace):
     rows = Neighbours.from_arrays(np.array([0, degree] + [degree] * (degree - 1)),
                                   np.arange(degree))  # fmt: skip
     queries = np.zeros(200_000 // fanout, np.int64)
@@ -127,7 +127,7 @@ def test_every_key_is_drawn_as_often(degree, fanout, replace):
     assert chi_square(counts) < limit(degree - 1)
 
 
-def test_every_pair_is_drawn_as_often_without_replacement():
+def test_every_pair_is_equally_likely_without_replacement():
     rows = Neighbours.from_arrays(np.array([0] + [6] * 6), np.arange(6))
     picks = draw.sample_neighbours(rows, np.zeros(30_000, np.int64), 2, seed=5)
     low, high = np.sort(picks.key.reshape(-1, 2), 1).T
@@ -137,7 +137,7 @@ def test_every_pair_is_drawn_as_often_without_replacement():
     assert chi_square(pairs) < limit(14)
 
 
-def test_seeds_hops_and_places_draw_differently():
+def test_seeds_hops_and_positions_give_different_samples():
     queries = np.full(2, HUB)
     one = draw.sample_neighbours(ROWS, queries, 10, seed=1)
     assert not np.array_equal(one.edge[:10], one.edge[10:])
@@ -152,9 +152,7 @@ def test_seeds_hops_and_places_draw_differently():
 @pytest.mark.parametrize("layered", [False, True])
 @pytest.mark.parametrize("replace", [False, True])
 @pytest.mark.parametrize("fanouts", FANOUTS, ids=str)
-def test_native_samples_are_those_of_the_definition_on_any_number_of_threads(
-    fanouts, replace, layered
-):
+def test_native_samples_equal_the_reference_on_any_number_of_threads(fanouts, replace, layered):
     seeds = np.random.default_rng(1).permutation(NUM_NODES)[:550]
     given = (ROWS.arrays, seeds, fanouts, replace, layered, 11)
     expected = reference.sample(*given)
@@ -164,7 +162,7 @@ def test_native_samples_are_those_of_the_definition_on_any_number_of_threads(
 
 @pytest.mark.native
 @pytest.mark.parametrize("kind", [draw.WALKS, draw.NODES, draw.EDGES])
-def test_native_subgraphs_are_those_of_the_definition_on_any_number_of_threads(kind):
+def test_native_subgraphs_equal_the_reference_on_any_number_of_threads(kind):
     live = np.flatnonzero(DEGREE)
     nodes = reference.visit(ROWS.arrays, kind, 400, 3, live, 5)
     induced = reference.induce(ROWS.arrays, nodes)
@@ -177,7 +175,7 @@ def test_native_subgraphs_are_those_of_the_definition_on_any_number_of_threads(k
 
 
 @pytest.mark.parametrize("layered", [False, True])
-def test_seeds_come_first_and_then_nodes_as_they_are_met(layered):
+def test_seeds_come_first_and_then_nodes_in_order_of_discovery(layered):
     seeds = np.array([9, HUB, 590, 2])
     found = draw.sample(ROWS, seeds, [3, 3], layered=layered)
     assert found.node[:4].tolist() == seeds.tolist()
@@ -188,7 +186,7 @@ def test_seeds_come_first_and_then_nodes_as_they_are_met(layered):
 
 
 @pytest.mark.parametrize("replace", [False, True])
-def test_every_sampled_edge_is_one_of_the_callers(replace):
+def test_every_sampled_edge_is_in_the_graph(replace):
     seeds = np.arange(100)
     merged = draw.sample(ROWS, seeds, [4, 3, 2], replace=replace)
     picks = merged.layers[0]
@@ -199,7 +197,7 @@ def test_every_sampled_edge_is_one_of_the_callers(replace):
         assert_real_edges(picks, queries, layered.node[picks.key])
 
 
-def test_merged_each_node_is_expanded_once_and_layered_every_time():
+def test_nodes_are_expanded_once_or_in_every_layer_if_layered():
     seeds = np.arange(30)
     merged = draw.sample(ROWS, seeds, [3, 3, 3])
     assert len(merged.layers[0].rowptr) - 1 == sum(merged.new_nodes[:-1])
@@ -210,7 +208,7 @@ def test_merged_each_node_is_expanded_once_and_layered_every_time():
     assert set(again) != set(layered.layers[0].edge[layered.layers[0].rowptr[HUB] :][:3])
 
 
-def test_all_neighbours_of_all_hops_are_the_k_hop_subgraph():
+def test_sampling_all_neighbours_gives_the_k_hop_subgraph():
     from torch_geometric.utils import k_hop_subgraph
 
     edge_index = torch.from_numpy(np.stack([KEY, QUERY]))
@@ -231,7 +229,7 @@ def test_all_neighbours_of_all_hops_are_the_k_hop_subgraph():
 # Subgraphs
 
 
-def test_an_induced_subgraph_has_all_edges_among_its_nodes_and_no_other():
+def test_an_induced_subgraph_has_exactly_the_edges_among_its_nodes():
     nodes = np.random.default_rng(2).permutation(NUM_NODES)[:200]
     picks = draw.induce(ROWS, nodes)
     inside = np.flatnonzero(np.isin(QUERY, nodes) & np.isin(KEY, nodes))
@@ -239,7 +237,7 @@ def test_an_induced_subgraph_has_all_edges_among_its_nodes_and_no_other():
     assert_real_edges(picks, nodes, nodes[picks.key])
 
 
-def test_a_walk_follows_edges_and_stays_where_there_is_none():
+def test_a_walk_follows_edges_and_stays_at_nodes_without_keys():
     line = Neighbours.from_edges(np.array([0, 1, 2]), np.array([1, 2, 3]), 5)
     for seed in range(20):
         visited = draw.visit(line, draw.WALKS, 1, length=2, seed=seed).tolist()
@@ -247,7 +245,7 @@ def test_a_walk_follows_edges_and_stays_where_there_is_none():
         assert visited == ([4] if start == 4 else list(range(start, min(start + 2, 3) + 1)))
 
 
-def test_roots_are_any_node_each_as_likely():
+def test_every_node_is_equally_likely_as_a_root():
     alone = Neighbours.from_arrays(np.zeros(21, np.int64), np.zeros(0, np.int32))
     seeds = range(4000)
     visited = [draw.visit(alone, draw.WALKS, 1, length=1, seed=seed)[0] for seed in seeds]
@@ -271,10 +269,10 @@ def test_nodes_are_drawn_by_degree_and_edges_by_its_inverse():
     assert shares == pytest.approx([5 / 24, 5 / 24, 6 / 24, 8 / 24], abs=0.025)
 
 
-# What can go wrong
+# Special cases and wrong arguments
 
 
-def test_a_block_is_a_graph_like_any_other():
+def test_the_graph_of_a_sample_equals_one_made_of_its_edges():
     found = draw.sample(ROWS, np.arange(64), [5])
     graph = make_graph(found.layers[0], len(found.node), 1)
     other = Graph.from_edges(graph.query_index, graph.key_index, 64, len(found.node))
@@ -282,7 +280,7 @@ def test_a_block_is_a_graph_like_any_other():
         assert torch.equal(x, y)
 
 
-def test_graphs_without_edges_or_nodes_give_samples_without():
+def test_graphs_without_edges_or_nodes_can_be_sampled():
     alone = Neighbours.from_arrays(np.zeros(4, np.int32), np.zeros(0, np.int32))
     found = draw.sample(alone, np.array([2, 0]), [3, -1])
     assert found.node.tolist() == [2, 0]
@@ -298,9 +296,9 @@ def test_graphs_without_edges_or_nodes_give_samples_without():
         ((np.array([0, 2, 1]), np.zeros(1, int)), "rowptr must rise from 0 to the 1 edges"),
         ((np.array([0, 2]), np.zeros(3, int)), "rowptr must rise from 0 to the 3 edges"),
         ((np.array([1, 1]), np.zeros(1, int)), "rowptr must rise"),
-        ((np.array([0, 1]), np.zeros(1, int), np.zeros(2, int)), "edge_id must have 1 numbers"),
+        ((np.array([0, 1]), np.zeros(1, int), np.zeros(2, int)), "edge_id must have 1 entries"),
         ((np.array([0, 1]), np.zeros(1, int), np.array([-2])), "edge_id must not be negative"),
-        ((np.zeros((2, 2), int), np.zeros(1, int)), "rowptr must have one axis"),
+        ((np.zeros((2, 2), int), np.zeros(1, int)), "rowptr must have one dimension"),
     ],
 )
 def test_wrong_rows_are_refused(arrays, text):
@@ -308,14 +306,14 @@ def test_wrong_rows_are_refused(arrays, text):
         Neighbours.from_arrays(*arrays)
 
 
-def test_wrong_edges_and_nodes_are_refused_with_the_number():
+def test_wrong_edges_and_nodes_are_refused():
     with pytest.raises(ValueError, match=r"key_index must lie in \[0, 3\), but holds 3"):
         Neighbours.from_edges(np.array([0, 1]), np.array([2, 3]), 3)
     with pytest.raises(ValueError, match=r"query_index must lie in \[0, 3\), but holds -1"):
         Neighbours.from_edges(np.array([0, -1]), np.array([2, 2]), 3)
     with pytest.raises(TypeError, match="key_index must hold int32 or int64, but holds float64"):
         Neighbours.from_edges(np.array([0]), np.array([0.5]), 3)
-    with pytest.raises(ValueError, match="must be of one length"):
+    with pytest.raises(ValueError, match="must have the same length"):
         Neighbours.from_edges(np.array([0]), np.array([0, 1]), 3)
     with pytest.raises(ValueError, match=r"seeds must lie in \[0, 600\), but hold 600"):
         draw.sample(ROWS, np.array([600]), [2])
@@ -334,8 +332,8 @@ def test_graphs_that_cannot_be_sampled_from_are_refused():
 
 
 @pytest.mark.native
-def test_the_native_code_reads_nothing_outside_whatever_rows_it_is_given():
-    """Rows that no door has checked: a sentence, not a crash."""
+def test_the_native_code_never_reads_outside_its_arrays():
+    """Unchecked rows give an error, not a crash."""
     good, nodes = [np.array([0, 2, 3]), np.array([1, 0, 1])], np.array([0, 1])
     wrong_rows = [np.array([0, 9, 3]), np.array([-5, 2, 3]), np.array([2, 1, 3]),
                   np.array([0, 2, 2**40])]  # fmt: skip
@@ -376,7 +374,7 @@ def test_the_native_code_reads_nothing_outside_whatever_rows_it_is_given():
 
 @pytest.mark.parametrize("shape", [(50,), (50, 3), (50, 2, 5), (50, 0)])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.int64, torch.bool])
-def test_taken_rows_are_those_of_plain_indexing(shape, dtype, threads):
+def test_take_rows_equals_indexing(shape, dtype, threads):
     table, index = (
         torch.randint(0, 2, shape).to(dtype),
         np.random.default_rng(0).integers(0, 50, 99),
@@ -391,7 +389,7 @@ def test_taken_rows_are_those_of_plain_indexing(shape, dtype, threads):
     assert torch.equal(draw.take_rows(turned, index), turned[torch.from_numpy(index)])
 
 
-def test_shuffling_permutes_and_derived_seeds_differ():
+def test_shuffle_permutes_and_derived_seeds_differ():
     items = np.arange(1000)
     assert np.array_equal(np.sort(draw.shuffle(items, 5)), items)
     assert not np.array_equal(draw.shuffle(items, 5), draw.shuffle(items, 6))
@@ -429,7 +427,7 @@ print(repr(total[0])); print(repr(total[1:]))
 
 @pytest.mark.native
 @pytest.mark.parametrize("keys", [-1, 2**31, 2**45, 2**62, 2**63 - 1])
-def test_rows_are_not_turned_for_more_keys_than_there_can_be(keys):
+def test_an_impossible_number_of_keys_is_refused(keys):
     assert kernels is not None
     with pytest.raises(ValueError, match="keys must lie in"):
         kernels.transpose(np.zeros(1, np.int32), np.zeros(0, np.int32), keys, 1)

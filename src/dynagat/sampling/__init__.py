@@ -1,4 +1,4 @@
-"""sampling: parts of a graph, drawn at random or taken in turn, the same for any thread count."""
+"""Loaders of sampled subgraphs and layer-wise inference; results don't depend on threads."""
 
 from dynagat.sampling.batch import Batch
 from dynagat.sampling.inference import infer

@@ -1,4 +1,4 @@
-"""Working ahead: items made by background threads, handed over in order, a few at a time."""
+"""work_ahead: items computed in advance by background threads and yielded in order."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ Item = TypeVar("Item")
 def work_ahead(
     make: Callable[[int, int], Item], count: int, depth: int, workers: int | None = None
 ) -> Iterator[Item]:
-    """make(n, threads) for n in order; up to `depth` of them are begun before they are asked for.
+    """Yield make(n, threads) for n in order; up to `depth` items are computed in advance.
 
-    Each background thread works alone, as many of them at once as torch has threads. With a depth
-    of 0 the caller makes each item, with all of torch's threads. What `make` raises is raised here.
-    When the caller stops early, the threads end with what they have begun.
+    Each item is computed by one background thread; there are at most as many as torch has threads.
+    With a depth of 0, the caller computes each item with all of torch's threads. Errors of `make`
+    are raised here. When the caller stops early, the threads finish their current items and end.
     """
     if depth == 0:
         for n in range(count):
@@ -30,11 +30,11 @@ def work_ahead(
     if size == 0:
         return
     waiting: deque[Future[Item]] = deque()
-    numbers = iter(range(count))
+    indices = iter(range(count))
     pool = ThreadPoolExecutor(size, thread_name_prefix="dynagat-sampling")
     try:
         for _ in range(count):
-            for n in islice(numbers, depth + 1 - len(waiting)):
+            for n in islice(indices, depth + 1 - len(waiting)):
                 waiting.append(pool.submit(make, n, 1))
             yield waiting.popleft().result()
     finally:

@@ -1,4 +1,4 @@
-"""Batch: a sample of a graph, as a value: a Graph for each layer, and whom its numbers mean."""
+"""Batch: a sample of a graph, as a value: a Graph per layer, and the ids of nodes and edges."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class Batch:
-    """Layer l turns the rows of graphs[l]'s keys into those of its queries.
+    """Layer l maps the rows of the keys of graphs[l] to rows of its queries.
 
-    The queries are the first rows of the keys; graphs[0] has all nodes for its keys, the last one
-    the seeds for its queries: `for layer, graph in zip(layers, batch.graphs): x = layer(x, graph)`.
-    The edges of a graph are numbered from 0, and edge_id tells their numbers in the whole graph.
-    A subgraph of GraphSAINT's is one graph with the same nodes on both sides, for all layers.
+    The queries are the first keys. All nodes are keys of graphs[0], and the seeds are the queries
+    of the last graph: `for layer, graph in zip(layers, batch.graphs): x = layer(x, graph)`.
+    Edges of a graph are numbered from 0; edge_id holds their indices in the whole graph. A subgraph
+    of GraphSAINT is one graph for all layers, whose queries and keys are the same nodes.
     """
 
-    graphs: tuple[Graph, ...]  # from the outermost layer inwards
+    graphs: tuple[Graph, ...]  # in the order of the layers
     node_id: Tensor  # [n] int64, the seeds first
     edge_id: tuple[Tensor, ...]  # [E] int64, for each graph
     num_seeds: int
-    num_sampled_nodes: tuple[int, ...]  # the seeds, then what each hop has met
-    num_sampled_edges: tuple[int, ...]  # of each hop
-    input_id: Tensor | None = None  # [num_seeds] int64: places of the seeds in input_nodes
+    num_sampled_nodes: tuple[int, ...]  # seeds, then new nodes by hop
+    num_sampled_edges: tuple[int, ...]  # by hop
+    input_id: Tensor | None = None  # [num_seeds] int64: positions of the seeds in input_nodes
     x: Tensor | None = None  # [n, features]
     y: Tensor | None = None  # [n]
     layered: bool = False
@@ -46,17 +46,17 @@ class Batch:
         return len(self.node_id)
 
     def with_self_loops(self) -> Batch:
-        """Every query of every graph has one loop, numbered after the graph's edges."""
+        """Give every query of every graph one self-loop, numbered after the edges of the graph."""
         return replace(self, graphs=tuple(graph.with_self_loops() for graph in self.graphs))
 
     def to_pyg(self) -> Data:
-        """The Data that the loader yields where it is given a Data."""
+        """The Data that the loader would yield for a Data."""
         from torch_geometric.data import Data
 
         if self.layered:
             raise ValueError(
-                "a layered batch draws each layer anew and is no single Data; use its graphs, "
-                "or sample with layered=False"
+                "a layered batch has different edges in each layer, so it is no single Data; "
+                "use its graphs, or sample with layered=False"
             )
         graph = self.graphs[0]
         edge_index = torch.stack([graph.key_index.long(), graph.query_index.long()])
@@ -73,7 +73,7 @@ class Batch:
 
 
 def make_batch(sample: Sample, input_id: Tensor, layered: bool, threads: int) -> Batch:
-    """A Graph for each layer; merged, they are ever shorter parts of the same rows."""
+    """A Graph for each layer; unless layered, each is a prefix of the same rows."""
     nodes, edges = (list(accumulate(counts)) for counts in (sample.new_nodes, sample.num_edges))
     hops = reversed(range(len(edges)))
     if layered:
@@ -97,7 +97,7 @@ def _first(picks: Picks, num_queries: int, num_edges: int) -> Picks:
 
 
 def make_graph(picks: Picks, num_keys: int, threads: int) -> Graph:
-    """Rows are there already; only the transposed ones are made. Edges are numbered as they lie."""
+    """The Graph of sampled edges, numbered by position; adds the transposed rows."""
     sides = transpose(picks, num_keys, threads)
     edge_id = np.arange(len(picks.key), dtype=np.int32)
     arrays = (picks.rowptr, picks.key, edge_id, *sides)

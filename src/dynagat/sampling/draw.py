@@ -1,4 +1,4 @@
-"""Draws: checked arguments in, samples out, by the native samplers or by their definition."""
+"""The samplers with checked arguments: the native ones, or those of reference.py without them."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from dynagat.sampling import reference
 from dynagat.sampling.reference import FULL, Picks, Sample, mix
 from dynagat.sampling.rows import Neighbours, read_array, samplers
 
-WALKS, NODES, EDGES = 0, 1, 2  # what `visit` draws
-NOBODY = np.zeros(0, np.int64)
+WALKS, NODES, EDGES = 0, 1, 2  # kinds of `visit`
+NO_NODES = np.zeros(0, np.int64)
 
 
 def sample(
@@ -29,9 +29,9 @@ def sample(
     seed: int = 0,
     threads: int = 1,
 ) -> Sample:
-    """Hop after hop from the seeds, which are distinct; a fan-out of -1 takes all keys.
+    """Sample hop by hop from distinct seeds; a fan-out of -1 takes all keys.
 
-    Layered, each hop draws anew for all nodes known so far; else for the new ones only.
+    If layered, each hop samples again for all nodes so far, else for the new ones only.
     """
     seeds = _nodes(seeds, neighbours, "seeds")
     given = (neighbours.arrays, seeds, list(fanouts), replace, layered, seed, threads)
@@ -49,7 +49,7 @@ def sample_neighbours(
     hop: int = 0,
     threads: int = 1,
 ) -> Picks:
-    """`fanout` keys of each query, or all it has, in the graph's numbers; queries may repeat."""
+    """Sample `fanout` keys of each query, or all if it has fewer; queries may repeat."""
     queries = _nodes(queries, neighbours, "queries")
     given = (neighbours.arrays, queries, fanout, replace, seed, hop, threads)
     return Picks(*samplers.pick(*given))
@@ -61,16 +61,16 @@ def visit(
     count: int,
     *,
     length: int = 0,
-    live: np.ndarray = NOBODY,
+    live: np.ndarray = NO_NODES,
     seed: int = 0,
     threads: int = 1,
 ) -> np.ndarray:
-    """The nodes that `count` walks, nodes or edges visit, each once, in rising order."""
+    """The nodes of `count` random walks, nodes or edges, each once, in ascending order."""
     return samplers.visit(neighbours.arrays, kind, count, length, live, seed, threads)
 
 
 def induce(neighbours: Neighbours, nodes: np.ndarray, *, threads: int = 1) -> Picks:
-    """All edges among the nodes, which are distinct, numbered by their place."""
+    """All edges among distinct nodes; keys are positions in `nodes`."""
     nodes = _nodes(nodes, neighbours, "nodes")
     return Picks(*samplers.induce(neighbours.arrays, nodes, threads))
 
@@ -81,7 +81,7 @@ def transpose(picks: Picks, num_keys: int, threads: int = 1) -> tuple[np.ndarray
 
 
 def take_rows(table: Tensor | np.ndarray, index: np.ndarray, threads: int = 1) -> Tensor:
-    """table[index] as a tensor, by as many threads as said, for torch would take all."""
+    """table[index] as a tensor, with this number of threads; torch would use all."""
     if kernels is None or not _is_plain(table):
         if isinstance(table, np.ndarray):
             return torch.from_numpy(np.take(table, index, axis=0))
@@ -97,14 +97,14 @@ def take_rows(table: Tensor | np.ndarray, index: np.ndarray, threads: int = 1) -
 
 
 def _is_plain(table: Tensor | np.ndarray) -> bool:
-    """Do its rows lie one after the other in this machine's memory?"""
+    """Whether it is contiguous and in CPU memory."""
     if isinstance(table, np.ndarray):
         return table.flags.c_contiguous
     return table.device.type == "cpu" and table.layout == torch.strided and table.is_contiguous()
 
 
 def derive_seed(seed: int, *numbers: int) -> int:
-    """A seed of its own for each list of numbers."""
+    """A different seed for each sequence of numbers."""
     for each in numbers:
         seed = mix(mix(seed) + each + 1)
     return seed
@@ -118,13 +118,13 @@ def shuffle(items: np.ndarray, seed: int) -> np.ndarray:
 
 def check_seed(seed: int) -> int:
     if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or not 0 <= seed <= FULL:
-        raise ValueError(f"seed must be a whole number of at most 64 bits, but is {seed!r}")
+        raise ValueError(f"seed must be an integer in [0, 2**64), but is {seed!r}")
     return int(seed)
 
 
 def check_count(name: str, count: int, least: int = 1) -> int:
     if isinstance(count, bool) or not isinstance(count, int | np.integer) or count < least:
-        raise ValueError(f"{name} must be a whole number of {least} or more, but is {count!r}")
+        raise ValueError(f"{name} must be an integer of {least} or more, but is {count!r}")
     return int(count)
 
 

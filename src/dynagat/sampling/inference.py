@@ -1,4 +1,4 @@
-"""infer: a network's output for all nodes, exactly, layer by layer, in the memory of one batch."""
+"""infer: the exact output of a network for all nodes, layer by layer, in the memory of a batch."""
 
 from __future__ import annotations
 
@@ -31,26 +31,26 @@ def infer(
     out: Rows | Path | str | None = None,
     prefetch: int = 1,
 ) -> Rows:
-    """The output of the last layer for all nodes, [N, ...], each with all its neighbours.
+    """The output of the last layer for all nodes, [N, ...], computed with all neighbours.
 
     Args:
-        layers: each takes the rows of a graph's keys and the graph, and gives a row for each of its
-            queries, which are the first rows of the keys. They should be in evaluation mode.
+        layers: each takes the rows of a graph's keys and the graph, and returns a row for each
+            query. The queries are the first keys. Layers should be in evaluation mode.
         x: [N, features]; a tensor, or an array that may be mapped from a file.
-        graph: of N nodes; the keys of a block are its queries and then whom they attend to.
-        batch_size: how many queries go through a layer at once.
-        out: where the result goes: a tensor or array, or the name of an npy file, which is mapped.
-            With a file, the outputs of the layers before are in files beside it while they are
-            needed, so that nothing of N rows is held in memory.
-        prefetch: how many blocks are made ahead.
+        graph: of N nodes. The keys of a batch are its queries, followed by their neighbours.
+        batch_size: the number of queries that go through a layer at once.
+        out: a tensor or array for the result, or the path of an npy file, which is mapped. With a
+            file, the outputs of inner layers are also kept in files next to it, so that nothing of
+            N rows is in memory.
+        prefetch: the number of batches that are prepared in advance.
     """
     rows = graph if isinstance(graph, Neighbours) else Neighbours.from_graph(graph)
     check_count("batch_size", batch_size)
     check_count("prefetch", prefetch, 0)
     if not layers:
-        raise ValueError("layers must hold a layer, but are empty")
+        raise ValueError("layers must hold at least one layer, but are empty")
     if rows.num_nodes == 0:
-        raise ValueError("graph must have a node, but has none")
+        raise ValueError("graph must have at least one node, but has none")
     if len(x) != rows.num_nodes:
         raise ValueError(f"x must have a row for each of {rows.num_nodes} nodes, but has {len(x)}")
     if isinstance(out, (str, Path)):
@@ -62,11 +62,11 @@ def infer(
 
 
 def _check_out(out: Rows | None, x: Rows) -> None:
-    """Writing to a file that is mapped for reading would end the process."""
+    """Writing to an array that is mapped read-only would kill the process."""
     if isinstance(out, np.ndarray) and not out.flags.writeable:
-        raise ValueError("out must be an array that can be written to, but is read-only")
+        raise ValueError("out must be a writeable array, but is read-only")
     if out is not None and np.may_share_memory(_as_array(out), _as_array(x)):
-        raise ValueError("out must not lie in x, of which later batches still need the rows")
+        raise ValueError("out must not share memory with x, whose rows later batches still need")
 
 
 def _as_array(rows: Rows) -> np.ndarray:
@@ -76,7 +76,7 @@ def _as_array(rows: Rows) -> np.ndarray:
 def _outputs(
     layer: Layer, x: Rows, rows: Neighbours, batch_size: int, prefetch: int
 ) -> Iterator[Tensor]:
-    """One layer's rows for all nodes, batch by batch."""
+    """The output of one layer for all nodes, batch by batch."""
 
     def make(n: int, threads: int) -> tuple[Tensor, Graph]:
         queries = np.arange(n * batch_size, min((n + 1) * batch_size, rows.num_nodes))
@@ -84,33 +84,35 @@ def _outputs(
         graph = make_graph(block.layers[0], len(block.node), threads)
         return take_rows(x, block.node, threads), graph
 
-    like = None
+    first = None
     for table, graph in work_ahead(make, -(-rows.num_nodes // batch_size), prefetch):
         part = layer(table, graph)
         if len(part) != graph.num_queries:
             raise ValueError(
-                f"layers must give a row for each of {graph.num_queries} queries, "
-                f"but one gave {len(part)}"
+                f"layers must return a row for each of {graph.num_queries} queries, "
+                f"but one returned {len(part)}"
             )
-        like = part if like is None else like
-        if part.shape[1:] != like.shape[1:] or part.dtype != like.dtype:
-            kinds = " and ".join(f"{each.dtype} {list(each.shape[1:])}" for each in (like, part))
-            raise ValueError(f"layers must give rows of one kind, but one gave {kinds}")
+        first = part if first is None else first
+        if part.shape[1:] != first.shape[1:] or part.dtype != first.dtype:
+            kinds = " and ".join(f"{each.dtype} {list(each.shape[1:])}" for each in (first, part))
+            raise ValueError(
+                f"layers must return rows of one type and shape, but one returned {kinds}"
+            )
         yield part
 
 
 def _collect(parts: Iterator[Tensor], num_rows: int, out: Rows | None) -> Rows:
-    """All parts in one table; a new one, if none is given."""
+    """Copy all parts into one table, which is `out` or a new one."""
     first = 0
     for part in parts:
         out = part.new_empty(num_rows, *part.shape[1:]) if out is None else out
         if tuple(out.shape) != (num_rows, *part.shape[1:]):
-            wanted = [num_rows, *part.shape[1:]]
-            raise ValueError(f"out must be {wanted}, but is {list(out.shape)}")
-        into = out if isinstance(out, Tensor) else torch.from_numpy(out)
-        if not torch.can_cast(part.dtype, into.dtype):
-            raise TypeError(f"out must hold {part.dtype}, but holds {into.dtype}")
-        into[first : first + len(part)] = part
+            expected = [num_rows, *part.shape[1:]]
+            raise ValueError(f"out must have shape {expected}, but has {list(out.shape)}")
+        table = out if isinstance(out, Tensor) else torch.from_numpy(out)
+        if not torch.can_cast(part.dtype, table.dtype):
+            raise TypeError(f"out must hold {part.dtype}, but holds {table.dtype}")
+        table[first : first + len(part)] = part
         first += len(part)
     assert out is not None
     return out
@@ -121,7 +123,7 @@ def _infer_to_file(
 ) -> np.ndarray:
     """Keep the outputs of inner layers in a temporary folder next to the file."""
     if not path.parent.is_dir():
-        raise FileNotFoundError(f"out is {path}, but there is no folder {path.parent}")
+        raise FileNotFoundError(f"out is {path}, but the folder {path.parent} does not exist")
 
     def write(file: Path) -> None:
         _write(_outputs(layers[-1], x, rows, batch_size, prefetch), rows.num_nodes, file)
@@ -140,7 +142,7 @@ def _infer_to_file(
 
 
 def _write(parts: Iterator[Tensor], num_rows: int, path: Path) -> None:
-    """An npy file, written from its beginning on, so that a full disk is an error and no crash."""
+    """Write an npy file sequentially, so that a full disk is an error and not a crash."""
     with path.open("wb") as file:
         for n, part in enumerate(parts):
             array = part.contiguous().numpy()

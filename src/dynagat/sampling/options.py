@@ -1,7 +1,7 @@
-"""PyG's options that our loaders have no use for: taken where that changes no batch, or refused.
+"""PyG's options that our loaders do not have: ignored if they do not change batches, else refused.
 
-What only says how work is done or kept (processes, pinned memory, sorted edges) makes no
-difference to threads of the same process. What would make other batches is refused.
+Options about processes, pinned memory or sorted edges have no effect here, since the loaders use
+threads of the same process. Options that would change the content of batches are refused.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ IGNORED = (
     "prefetch_factor",
     "multiprocessing_context",
     "timeout",
-    "dataset",  # PyG drops these two as well: they are there for Lightning
+    "dataset",  # PyG ignores these two as well: they are for Lightning
     "collate_fn",
 )
 ONLY: Mapping[str, Any] = {
@@ -48,13 +48,16 @@ def check_options(
     ignored: tuple[str, ...] = IGNORED,
     only: Mapping[str, Any] = ONLY,
 ) -> None:
-    """Refuse what is unknown, or set to what is not done here."""
+    """Refuse options that are unknown, or set to a value that is not supported."""
     for name, value in given.items():
         if name in ignored:
             continue
         if name not in only:
-            raise TypeError(f"there is no option {name}; known are those of PyG's loader and ours")
-        value = getattr(value, "value", value)  # of PyG's enumerations
+            raise TypeError(
+                f"unknown option {name}; see the documentation of the loader for those it has"
+            )
+        value = getattr(value, "value", value)  # PyG has enumerations
         if value is not only[name] and not (isinstance(value, str) and value == only[name]):
-            raise ValueError(f"{name} must be {only[name]!r}, the only one there is here, "
-                             f"but is {value!r}")  # fmt: skip
+            raise ValueError(
+                f"{name} must be {only[name]!r}, the only supported value, but is {value!r}"
+            )

@@ -1,7 +1,7 @@
-"""What the native samplers compute, in numpy: their definition, and their stand-in.
+"""The samplers in numpy: the definition of the native ones, and their replacement without them.
 
-Every number drawn is a function of (seed, stage, place, count), as in csrc/random.h, so that these
-functions and the native ones return the same bits, whatever the number of threads.
+Every random number is a function of (seed, stage, position, count), as in csrc/random.h. These
+functions and the native ones thus return the same bits, whatever the number of threads.
 """
 
 from __future__ import annotations
@@ -16,39 +16,39 @@ FULL = 0xFFFFFFFFFFFFFFFF
 
 
 class Picks(NamedTuple):
-    """Rows of a sample: query i, by its place, has the edges rowptr[i] .. rowptr[i + 1] - 1."""
+    """The sampled edges by query: query i has the edges rowptr[i] .. rowptr[i + 1] - 1."""
 
     rowptr: np.ndarray  # [queries + 1] int32
     key: np.ndarray  # [E] int32
-    edge: np.ndarray  # [E] int64: the edge's number in the graph
+    edge: np.ndarray  # [E] int64: index of the edge in the graph
 
 
 class Sample(NamedTuple):
-    """Nodes, the seeds first, and the rows of each layer in the numbers that the nodes have here.
+    """The sampled nodes, the seeds first, and the edges by layer; keys are positions in `node`.
 
-    Merged, there is one layer, of the rows of all nodes but those that the last hop met.
+    Unless layered, there is one layer, with the edges of all nodes but those of the last hop.
     """
 
     node: np.ndarray  # [n] int64
     layers: list[Picks]  # by hop
-    new_nodes: list[int]  # of each hop, and before them the seeds
-    num_edges: list[int]  # of each hop
+    new_nodes: list[int]  # number of seeds, then of new nodes by hop
+    num_edges: list[int]  # by hop
 
 
 @dataclass(frozen=True)
 class Stream:
-    """Random numbers for each place; of one seed and stage."""
+    """The random numbers of one seed and stage, by position."""
 
     seed: int
     stage: int
 
-    def at(self, place: np.ndarray) -> np.ndarray:
+    def at(self, position: np.ndarray) -> np.ndarray:
         start = mix(mix(self.seed + GOLDEN) + (self.stage + 1) * GOLDEN)
-        return _mix(np.uint64(start) + place.astype(np.uint64) * np.uint64(GOLDEN))
+        return _mix(np.uint64(start) + position.astype(np.uint64) * np.uint64(GOLDEN))
 
 
 def mix(x: int) -> int:
-    """The output function of splitmix64, of one number."""
+    """The output function of splitmix64, for one number."""
     x &= FULL
     x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9 & FULL
     x = (x ^ (x >> 27)) * 0x94D049BB133111EB & FULL
@@ -61,8 +61,8 @@ def _mix(x: np.ndarray) -> np.ndarray:
     return x ^ (x >> np.uint64(31))
 
 
-def number(at: np.ndarray, count: int, below: np.ndarray | int) -> np.ndarray:
-    """The number after `count` others at each place, in [0, below)."""
+def random_below(at: np.ndarray, count: int, below: np.ndarray | int) -> np.ndarray:
+    """The random integer with index `count` at each position, in [0, below)."""
     drawn = _mix(at + np.uint64((count + 1) * GOLDEN & FULL))
     size = np.asarray(below).astype(np.uint64)
     low = (drawn & np.uint64(0xFFFFFFFF)) * size >> np.uint64(32)
@@ -78,16 +78,16 @@ def sample(
     seed: int,
     threads: int = 1,
 ) -> Sample:
-    """Hop after hop: layered, for all nodes known so far; else for those that are new."""
-    number_of = {int(node): n for n, node in enumerate(seeds)}
+    """Sample hop by hop: for all nodes so far if layered, else for the new ones only."""
+    index_of = {int(node): n for n, node in enumerate(seeds)}
     node, layers, new_nodes = [seeds.astype(np.int64)], [], [len(seeds)]
     for hop, fanout in enumerate(fanouts):
         queries = np.concatenate(node) if layered else node[-1]
         picks = pick(rows, queries, fanout, replace, seed, hop)
-        known = len(number_of)
-        local = [number_of.setdefault(int(key), len(number_of)) for key in picks.key]
+        known = len(index_of)
+        local = [index_of.setdefault(int(key), len(index_of)) for key in picks.key]
         layers.append(picks._replace(key=np.array(local, np.int32)))
-        new = np.array(list(number_of)[known:], np.int64)
+        new = np.array(list(index_of)[known:], np.int64)
         node.append(new)
         new_nodes.append(len(new))
     num_edges = [len(picks.key) for picks in layers]
@@ -110,7 +110,7 @@ def pick(
     stage: int,
     threads: int = 1,
 ) -> Picks:
-    """What each of the queries, which may repeat, picks of its keys; -1 is all of them."""
+    """Sample `fanout` keys of each query, or all if it is -1; queries may repeat."""
     begin, end = (rows[0][queries + n].astype(np.int64) for n in (0, 1))
     degree = end - begin
     at = Stream(seed, stage).at(np.arange(len(queries)))
@@ -124,20 +124,20 @@ def pick(
         draw = _draw_any if replace else _draw_distinct
         within[np.repeat(drawing, count)] = draw(at[drawing], fanout, degree[drawing]).ravel()
     position = np.repeat(begin, count) + within
-    return Picks(rowptr, rows[1][position].astype(np.int32), _edge_number(rows, position))
+    return Picks(rowptr, rows[1][position].astype(np.int32), _edge_index(rows, position))
 
 
 def _draw_any(at: np.ndarray, k: int, degree: np.ndarray) -> np.ndarray:
-    """[queries, k], each number below the query's degree"""
-    return np.stack([number(at, t, degree) for t in range(k)], 1)
+    """[queries, k] numbers below the degree of the query, with repetition."""
+    return np.stack([random_below(at, t, degree) for t in range(k)], 1)
 
 
 def _draw_distinct(at: np.ndarray, k: int, degree: np.ndarray) -> np.ndarray:
-    """[queries, k] without repetition: Floyd's method, for degrees above k."""
+    """[queries, k] without repetition, by Floyd's method; degrees must be above k."""
     chosen = np.full((len(at), k), -1)
     for t in range(k):
         last = degree - k + t
-        drawn = number(at, t, last + 1)
+        drawn = random_below(at, t, last + 1)
         taken = (chosen[:, :t] == drawn[:, None]).any(1)
         chosen[:, t] = np.where(taken, last, drawn)
     return chosen
@@ -152,50 +152,50 @@ def visit(
     seed: int,
     threads: int = 1,
 ) -> np.ndarray:
-    """The nodes visited, each once, in rising order.
+    """The visited nodes, each once, in ascending order.
 
-    Kind 0: walks from any node to one of its keys, and so on. 1: queries of any edges.
-    2: both ends of an edge of any of the `live` nodes, which are those that have one.
+    Kind 0: walks from random nodes, each step to a random key. Kind 1: queries of random edges.
+    Kind 2: both ends of a random edge of random nodes among `live`, the nodes that have edges.
     """
-    place = np.arange(count)
-    at, num_nodes = Stream(seed, 0).at(place), len(rows[0]) - 1
+    position = np.arange(count)
+    at, num_nodes = Stream(seed, 0).at(position), len(rows[0]) - 1
     if kind == 1:
-        position = number(at, 0, len(rows[1]))
-        return np.unique(np.searchsorted(rows[0], position, side="right") - 1).astype(np.int64)
+        edge = random_below(at, 0, len(rows[1]))
+        return np.unique(np.searchsorted(rows[0], edge, side="right") - 1).astype(np.int64)
     if kind == 2:
-        query = live[number(at, 0, len(live))]
+        query = live[random_below(at, 0, len(live))]
         return np.unique(np.concatenate([query, _any_key(rows, query, at, 1)]))
-    visited = [number(at, 0, num_nodes)]
+    visited = [random_below(at, 0, num_nodes)]
     for step in range(1, length + 1):
-        visited.append(_any_key(rows, visited[-1], Stream(seed, step).at(place), 0))
+        visited.append(_any_key(rows, visited[-1], Stream(seed, step).at(position), 0))
     return np.unique(np.concatenate(visited))
 
 
 def _any_key(rows: list[np.ndarray], query: np.ndarray, at: np.ndarray, count: int) -> np.ndarray:
-    """One of each query's keys, or itself if it has none."""
+    """A random key of each query, or the query itself if it has none."""
     begin, end = rows[0][query].astype(np.int64), rows[0][query + 1].astype(np.int64)
-    there = end > begin
-    found = query.astype(np.int64)
-    position = begin[there] + number(at[there], count, (end - begin)[there])
-    found[there] = rows[1][position]
-    return found
+    has_keys = end > begin
+    key = query.astype(np.int64)
+    position = begin[has_keys] + random_below(at[has_keys], count, (end - begin)[has_keys])
+    key[has_keys] = rows[1][position]
+    return key
 
 
 def induce(rows: list[np.ndarray], nodes: np.ndarray, threads: int = 1) -> Picks:
-    """All edges among the nodes, which are numbered by their place."""
-    everything = pick(rows, nodes, -1, False, 0, 0)
+    """All edges among the nodes; keys are positions in `nodes`."""
+    all_edges = pick(rows, nodes, -1, False, 0, 0)
     order = np.argsort(nodes, kind="stable")
-    place = np.searchsorted(nodes[order], everything.key).clip(max=max(len(nodes) - 1, 0))
-    kept = nodes[order][place] == everything.key if len(nodes) else np.zeros(0, bool)
-    query = np.repeat(np.arange(len(nodes)), np.diff(everything.rowptr))[kept]
+    position = np.searchsorted(nodes[order], all_edges.key).clip(max=max(len(nodes) - 1, 0))
+    kept = nodes[order][position] == all_edges.key if len(nodes) else np.zeros(0, bool)
+    query = np.repeat(np.arange(len(nodes)), np.diff(all_edges.rowptr))[kept]
     rowptr = _offsets(np.bincount(query, minlength=len(nodes)))
-    return Picks(rowptr, order[place][kept].astype(np.int32), everything.edge[kept])
+    return Picks(rowptr, order[position][kept].astype(np.int32), all_edges.edge[kept])
 
 
 def transpose(
     rowptr: np.ndarray, key: np.ndarray, keys: int, threads: int = 1
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """For each key its queries and the positions of those edges: key_rowptr, query, position."""
+    """The queries of each key and the positions of these edges: key_rowptr, query, position."""
     query = np.repeat(np.arange(len(rowptr) - 1, dtype=np.int32), np.diff(rowptr))
     position = np.argsort(key, kind="stable").astype(np.int32)
     return _offsets(np.bincount(key, minlength=keys)), query[position], position
@@ -204,7 +204,7 @@ def transpose(
 def group_rows(
     query: np.ndarray, key: np.ndarray, nodes: int, threads: int = 1
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Edges in any order -> rowptr, key_index, edge_id; rows in the caller's order."""
+    """Edges in any order -> rowptr, key_index, edge_id; each row in the order of the input."""
     for name, index in (("query_index", query), ("key_index", key)):
         bad = index[(index < 0) | (index >= nodes)]
         if len(bad):
@@ -213,10 +213,10 @@ def group_rows(
     return _offsets(np.bincount(query, minlength=nodes)), key[order].astype(np.int32), order
 
 
-def _edge_number(rows: list[np.ndarray], position: np.ndarray) -> np.ndarray:
+def _edge_index(rows: list[np.ndarray], position: np.ndarray) -> np.ndarray:
     return position if len(rows) < 3 else rows[2][position].astype(np.int64)
 
 
 def _offsets(count: np.ndarray) -> np.ndarray:
-    """[rows] counts -> [rows + 1] int32"""
+    """[rows] counts -> [rows + 1] int32 offsets"""
     return np.concatenate([[0], np.cumsum(count)]).astype(np.int32)

@@ -1,14 +1,14 @@
-"""GraphSAINT (Zeng et al., 2020): subgraphs of nodes that random walks, nodes or edges visit.
+"""GraphSAINT (Zeng et al., 2020): subgraphs of nodes sampled by random walks, by node or by edge.
 
-The names are PyG's, and so are the normalisation coefficients. Three departures from PyG: a walk
-goes from a node to one of its keys, the sources of its incoming edges, which in a directed graph is
-against the edge; nodes are drawn by the number of their keys, the degree in, where PyG goes by the
-degree out; and edges are drawn with the paper's probability, of which PyG has the inverse. In an
-undirected graph only the last makes a difference.
+Names and normalisation coefficients are those of PyG. There are three differences from PyG. Walks
+step from a node to one of its keys, the sources of its incoming edges, which is against the
+direction of edges. Nodes are sampled in proportion to their in-degree, not their out-degree. Edges
+are sampled with the paper's probability, of which PyG has the inverse. In an undirected graph only
+the last one matters.
 
-With PyG we depart from the paper twice. It draws node u in proportion to Σ_v 1/d_v², over those v
-that have u for a key. And it scales the message of key u to query v by count_v / count_uv, which
-makes sums right on average; edge_norm is count_u / count_uv.
+PyG and this module differ from the paper in two ways. The paper samples node u in proportion to
+Σ_v 1/d_v² over all v that have u as a key. And it scales the message of key u to query v by
+count_v / count_uv, which makes sums unbiased; edge_norm is count_u / count_uv.
 """
 
 from __future__ import annotations
@@ -40,26 +40,26 @@ from dynagat.sampling.reference import Picks
 from dynagat.sampling.rows import Neighbours
 from dynagat.sampling.source import read_source, take_part
 
-BEFORE = 2**63  # numbers of passes from here on are those that sample coefficients
+NORM_EPOCH = 2**63  # epochs from here on sample the coefficients
 
 
 class GraphSAINTSampler(ABC):
-    """Abstract. Each step draws nodes and yields the subgraph of all edges among them.
+    """Abstract. Each step samples nodes and yields the subgraph of all edges among them.
 
-    Given a PyG Data, subgraphs are Data with the nodes' and edges' part of everything, n_id and
-    e_id; given a GraphData, a Graph or Neighbours, each is a `Batch` of one graph. Nodes come in
-    rising order. What is drawn depends on (seed, number of the pass, number of the step) alone.
+    Given a PyG Data, subgraphs are Data with the attributes of their nodes and edges, n_id and
+    e_id. Given a GraphData, a Graph or Neighbours, each is a `Batch` of one graph. Nodes are in
+    ascending order. The samples depend only on (seed, epoch, step).
 
     Args:
         data: a PyG Data, a GraphData, a Graph or Neighbours.
-        batch_size: how many draws a step makes.
-        num_steps: how many steps a pass has.
-        sample_coverage: how often nodes are visited on average while the coefficients node_norm and
-            edge_norm are sampled; 0 for none.
-        seed: of all draws.
+        batch_size: the number of walks, nodes or edges sampled per step.
+        num_steps: the number of steps per epoch.
+        sample_coverage: how often each node is visited on average to estimate the coefficients
+            node_norm and edge_norm; 0 leaves them out.
+        seed: the seed of all samples.
         prefetch, num_workers: as in NeighborLoader.
-        others: PyG's other options, as in NeighborLoader; `log` and `shuffle` change nothing, and
-            save_dir must be None, for the coefficients are not kept.
+        others: PyG's other options, as in NeighborLoader. `log` and `shuffle` have no effect, and
+            save_dir must be None, since the coefficients are not saved.
     """
 
     def __init__(
@@ -82,20 +82,20 @@ class GraphSAINTSampler(ABC):
         self.seed = check_seed(seed)
         self.prefetch = check_count("prefetch", prefetch, 0)
         self.num_workers = num_workers and check_count("num_workers", num_workers, 0)
-        self._check_drawable(self.source.neighbours)
-        self.epoch = 0  # the number of the next pass
+        self._check_graph(self.source.neighbours)
+        self.epoch = 0  # of the next iteration
         self.norms = self._sample_norms() if sample_coverage else None
 
     @abstractmethod
     def visit(self, seed: int, threads: int) -> np.ndarray:
-        """The nodes of a step, each once, in rising order."""
+        """The nodes of a step, each once, in ascending order."""
 
-    def _check_drawable(self, neighbours: Neighbours) -> None:
+    def _check_graph(self, neighbours: Neighbours) -> None:
         if len(neighbours.key_index) == 0:
-            raise ValueError("data must have an edge to draw from, but has none")
+            raise ValueError("data must have at least one edge, but has none")
 
     def set_epoch(self, epoch: int) -> None:
-        """The next pass is the one of this number, and draws as that one does."""
+        """Set the epoch of the next iteration; the same epoch gives the same samples."""
         self.epoch = check_count("epoch", epoch, 0)
 
     def __len__(self) -> int:
@@ -140,13 +140,13 @@ class GraphSAINTSampler(ABC):
         return self.source.fill(replace(batch, **norms), threads)
 
     def _sample_norms(self) -> tuple[torch.Tensor, torch.Tensor]:
-        """Whole passes until nodes were visited often enough; then PyG's formula."""
+        """Count visits over whole epochs until coverage is reached, then apply PyG's formula."""
         neighbours = self.source.neighbours
         node_count = np.zeros(neighbours.num_nodes, np.float32)
         edge_count = np.zeros(neighbours.num_edges, np.float32)
         visits = steps = 0
         while visits < neighbours.num_nodes * self.sample_coverage:
-            make = partial(self._subgraph, BEFORE + steps)
+            make = partial(self._subgraph, NORM_EPOCH + steps)
             for nodes, picks in self._ahead(make):
                 node_count[nodes] += 1
                 edge_count[picks.edge] += 1
@@ -160,8 +160,8 @@ def normalise(
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """node_norm_i = samples / (count_i · N),  edge_norm_ij = count_j / count_ij, as in PyG.
 
-    What no sample visited counts as 0.1 visits; the coefficient of an edge whose key was visited
-    but not the edge is 10⁴, and 0.1 if neither was.
+    A node that was never visited counts as 0.1 visits. edge_norm of an edge that was never visited
+    is 10⁴ if its key was visited, else 0.1.
     """
     of_key = np.zeros_like(edge_count)
     position = slice(None) if neighbours.edge_id is None else neighbours.edge_id
@@ -176,7 +176,7 @@ def normalise(
 
 @final
 class GraphSAINTRandomWalkSampler(GraphSAINTSampler):
-    """Walks from any node, with replacement, to one of its keys, `walk_length` times."""
+    """Random walks of `walk_length` steps from random nodes, each step to a random key."""
 
     def __init__(
         self,
@@ -190,9 +190,9 @@ class GraphSAINTRandomWalkSampler(GraphSAINTSampler):
         self.walk_length = check_count("walk_length", walk_length)
         super().__init__(data, batch_size, num_steps, sample_coverage, **options)
 
-    def _check_drawable(self, neighbours: Neighbours) -> None:
-        if neighbours.num_nodes == 0:  # without edges, each walk stays where it begins
-            raise ValueError("data must have a node to walk from, but has none")
+    def _check_graph(self, neighbours: Neighbours) -> None:
+        if neighbours.num_nodes == 0:  # edges are not needed: a walk stays at a node without keys
+            raise ValueError("data must have at least one node, but has none")
 
     def visit(self, seed: int, threads: int) -> np.ndarray:
         rows, length = self.source.neighbours, self.walk_length
@@ -201,7 +201,7 @@ class GraphSAINTRandomWalkSampler(GraphSAINTSampler):
 
 @final
 class GraphSAINTNodeSampler(GraphSAINTSampler):
-    """Nodes, with replacement, each with a probability in proportion to its number of keys."""
+    """Nodes sampled with replacement, in proportion to their number of keys."""
 
     def visit(self, seed: int, threads: int) -> np.ndarray:
         return visit(self.source.neighbours, NODES, self.batch_size, seed=seed, threads=threads)
@@ -209,16 +209,17 @@ class GraphSAINTNodeSampler(GraphSAINTSampler):
 
 @final
 class GraphSAINTEdgeSampler(GraphSAINTSampler):
-    """Both ends of edges, with replacement; an edge's probability is in proportion to one over the
-    number of its query's keys. So in an undirected graph a pair {i, j} is drawn in proportion to
-    1/degree_i + 1/degree_j, as in the paper."""
+    """Both ends of edges, sampled with replacement.
+
+    The probability of an edge is proportional to 1 / degree of its query. In an undirected graph,
+    that of a pair {i, j} is thus proportional to 1/degree_i + 1/degree_j, as in the paper.
+    """
 
     def visit(self, seed: int, threads: int) -> np.ndarray:
         rows = self.source.neighbours
-        given = {"live": self.live, "seed": seed, "threads": threads}
-        return visit(rows, EDGES, self.batch_size, **given)
+        return visit(rows, EDGES, self.batch_size, live=self.live, seed=seed, threads=threads)
 
     @cached_property
     def live(self) -> np.ndarray:
-        """The nodes that have keys."""
+        """The nodes that have at least one key."""
         return np.flatnonzero(np.diff(self.source.neighbours.rowptr))

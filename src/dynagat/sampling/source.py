@@ -1,4 +1,4 @@
-"""Source: what a loader samples from, whether it was given a PyG Data, a GraphData or a Graph."""
+"""Source: the graph that a loader samples from, made of a PyG Data, a GraphData or a Graph."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class Source:
-    """The rows to sample from, and the tables of which a batch gets its nodes' part.
+    """The neighbours to sample from, and the tables of which a batch gets the rows of its nodes.
 
-    `data` is the PyG Data it was made of, if it was: batches are then Data, too.
+    `data` is the PyG Data from which it was made, if any. Batches are then Data as well.
     """
 
     neighbours: Neighbours
-    tables: Mapping[str, Any]  # "x" and "y", as far as there are any
+    tables: Mapping[str, Any]  # "x" and "y", if they exist
     data: Data | None = None
 
     @property
@@ -37,7 +37,7 @@ class Source:
         return self.neighbours.num_nodes
 
     def fill(self, batch: Batch, threads: int) -> Batch:
-        """The batch with its nodes' part of x and y."""
+        """The batch with the rows of x and y of its nodes."""
         node = batch.node_id.numpy()
         return replace(batch, **{n: take_rows(t, node, threads) for n, t in self.tables.items()})
 
@@ -68,7 +68,7 @@ def _read_stored(data: GraphData) -> Source:
 def _read_pyg(data: Any) -> Source:
     edge_index = data.edge_index
     if edge_index is None:
-        raise ValueError("data.edge_index is missing; a sparse adj_t is not sampled from")
+        raise ValueError("data.edge_index is missing; a sparse adj_t is not supported")
     if hasattr(edge_index, "as_tensor"):  # PyG's EdgeIndex
         edge_index = edge_index.as_tensor()
     check_edge_index(edge_index, "data.edge_index")
@@ -82,7 +82,7 @@ def _read_pyg(data: Any) -> Source:
 def take_part(
     data: Any, node: np.ndarray, edge: np.ndarray, edge_index: Tensor, threads: int
 ) -> Any:
-    """A Data like this one, with the nodes' and the edges' part of every attribute."""
+    """A Data like this one, with the attributes of these nodes and edges."""
     part = copy.copy(data)
     for name in list(data.keys()):
         value = data[name]
@@ -94,10 +94,10 @@ def take_part(
             part[name] = _select(value, node, data.__cat_dim__(name, value), threads)
         elif data.is_edge_attr(name):
             part[name] = _select(value, edge, data.__cat_dim__(name, value), threads)
-    for name, numbers in (("n_id", node), ("e_id", edge)):
+    for name, index in (("n_id", node), ("e_id", edge)):
         if name not in data:
-            part[name] = torch.from_numpy(numbers)
-    if "x" not in data:  # from which PyG would tell it
+            part[name] = torch.from_numpy(index)
+    if "x" not in data:  # from which PyG would infer it
         part.num_nodes = len(node)
     return part
 
