@@ -59,10 +59,10 @@ EDGE_ERRORS = {
     "u,v\na,b\n".encode("utf-16"): "e.csv is UTF-16; save it as UTF-8",
     b"PK\x03\x04": "e.csv is a zip or spreadsheet file; save the table as CSV",
     'u,v,w\na,b,"x\ny"\r\nb,zoe,\n': "e.csv, line 4: column 'v' holds 'zoe', "
-    "which is no id in the table of nodes",
+    "which is not an id in the table of nodes",
     "u,v\na,b\nb,\n": "e.csv, line 3: column 'v' is empty, but must hold the id of a node",
-    "u,v\nzoe,b\nb,max\n": "e.csv, line 2: column 'u' holds 'zoe', which is no id in the "
-    "table of nodes",
+    "u,v\nzoe,b\nb,max\n": "e.csv, line 2: column 'u' holds 'zoe', which is not an id in "
+    "the table of nodes",
 }
 
 

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from dynagat.data.tables.columns import read_cells
 from dynagat.data.tables.csv_lines import TableError, shown
-from dynagat.data.tables.held import Destination, Held
+from dynagat.data.tables.destination import Destination, GrowingArray
 from dynagat.data.tables.ids import Ids
 from dynagat.data.tables.table_file import TableFile
 
@@ -55,7 +55,7 @@ class EdgeReader:
         key, query = (destination.grow(f"{base}/{end}_index", np.int32) for end in ("key", "query"))
         width = len(self.columns.attributes)
         attributes = destination.grow(f"{base}/attr", np.float32, (width,)) if width else None
-        codes = Held.empty(np.int64)
+        codes = GrowingArray.empty(np.int64)
         for keys, queries, rest in self._blocks():
             key.append(keys)
             query.append(queries)
@@ -76,11 +76,11 @@ class EdgeReader:
             query.append(queries.astype(np.int32))
 
     def _symmetric_codes(self) -> np.ndarray:
-        held = Held.empty(np.int64)
+        growing = GrowingArray.empty(np.int64)
         for keys, queries, _ in self._blocks():
-            held.append(self._codes(keys, queries))
+            growing.append(self._codes(keys, queries))
         pa.default_memory_pool().release_unused()  # memory of the last block, needed below
-        codes, count = held.array, len(self.ids)
+        codes, count = growing.array, len(self.ids)
         codes.sort()
         once = keep_distinct_(codes)
         self.counts.repeated = len(codes) - once
@@ -152,7 +152,8 @@ class EdgeReader:
         if value in (None, ""):
             return TableError(f"{place}: column {name!r} is empty, but must hold the id of a node")
         return TableError(
-            f"{place}: column {name!r} holds {shown(value)}, which is no id in the table of nodes"
+            f"{place}: column {name!r} holds {shown(value)}, "
+            "which is not an id in the table of nodes"
         )
 
     def _first_unknown(self, end: pa.ChunkedArray) -> int:

@@ -15,8 +15,8 @@ import pyarrow as pa
 
 from dynagat.data.tables.columns import Columns
 from dynagat.data.tables.csv_lines import TableError, shown
+from dynagat.data.tables.destination import NODE_BASE, SPLIT_BASE, Destination
 from dynagat.data.tables.fitting import fit_columns
-from dynagat.data.tables.held import NODE_BASE, SPLIT_BASE, Destination
 from dynagat.data.tables.ids import Ids, first_empty, read_names
 from dynagat.data.tables.kinds import Tally, count_cells, kinds_of_columns
 from dynagat.data.tables.split import Split, split_at_random, split_by_column

@@ -17,8 +17,8 @@ from dynagat.data.arrays import write_folder
 from dynagat.data.store import EDGE, KIND, NODE, Edges, GraphData, Nodes, described, open_graph
 from dynagat.data.tables.columns import Columns, check_has_columns
 from dynagat.data.tables.csv_lines import TableError, shown
+from dynagat.data.tables.destination import EDGE_BASE, Destination, Memory
 from dynagat.data.tables.edge_list import EdgeColumns, EdgeReader
-from dynagat.data.tables.held import EDGE_BASE, Destination, Memory
 from dynagat.data.tables.node_table import Choices, NodeColumns, NodeReader
 from dynagat.data.tables.split import check_shares
 from dynagat.data.tables.table_file import TableFile

@@ -28,13 +28,13 @@ class Destination(Protocol):
 
 
 @dataclass(eq=False)
-class Held:
+class GrowingArray:
     """An array in memory that grows, without a copy where the system can move its pages."""
 
     array: np.ndarray
 
     @classmethod
-    def empty(cls, dtype: Any, row_shape: tuple[int, ...] = ()) -> Held:
+    def empty(cls, dtype: Any, row_shape: tuple[int, ...] = ()) -> GrowingArray:
         return cls(np.empty((0, *row_shape), dtype))
 
     def append(self, rows: np.ndarray) -> None:
@@ -47,12 +47,12 @@ class Held:
 class Memory:
     """Arrays in memory, by the names under which they would be stored."""
 
-    held: dict[str, Held] = field(default_factory=dict)
+    growing: dict[str, GrowingArray] = field(default_factory=dict)
     arrays: dict[str, Array] = field(default_factory=dict)
 
-    def grow(self, name: str, dtype: Any, row_shape: tuple[int, ...] = ()) -> Held:
-        self.held[name] = Held.empty(dtype, row_shape)
-        return self.held[name]
+    def grow(self, name: str, dtype: Any, row_shape: tuple[int, ...] = ()) -> GrowingArray:
+        self.growing[name] = GrowingArray.empty(dtype, row_shape)
+        return self.growing[name]
 
     def add(self, name: str, array: Array) -> None:
         self.arrays[name] = array
@@ -64,6 +64,6 @@ class Memory:
         return GraphData(name, *kinds, split, about)
 
     def _below(self, base: str) -> dict[str, Any]:
-        arrays = self.arrays | {name: held.array for name, held in self.held.items()}
+        arrays = self.arrays | {name: each.array for name, each in self.growing.items()}
         start = f"{base}/"
         return {n.removeprefix(start): array for n, array in arrays.items() if n.startswith(start)}
