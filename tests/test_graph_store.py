@@ -163,7 +163,7 @@ def test_one_relation_is_selected_by_name():
     writes = Edges(np.array([0, 1]), np.array([5, 0]))
     both = replace(data, nodes=kinds, edges={**data.edges, ("author", "writes", NODE): writes})
     assert both.num_edges == 8
-    with pytest.raises(ValueError, match=r"has edges of several types: .*; pick one with only"):
+    with pytest.raises(ValueError, match=r"has edges of several types: .*; pick with only"):
         both.graph()
     assert both.only("to").num_edges == 6
     with pytest.raises(ValueError, match="has no edges node-cites-node; it has node-to-node"):

@@ -122,9 +122,7 @@ class GraphData:
         """The edges of a graph with one type of nodes and one relation; an error for others."""
         if len(self.edges) != 1 or len(self.nodes) != 1:
             known = ", ".join("-".join(each) for each in self.edges)
-            raise ValueError(
-                f"{self.name} has edges of several types: {known}; pick one with only()"
-            )
+            raise ValueError(f"{self.name} has edges of several types: {known}; pick with only()")
         return next(iter(self.edges.values()))
 
     def symmetric(self) -> GraphData:
