@@ -121,9 +121,9 @@ def test_torch_accepts_the_op(mechanism, option):
     graph = problem.graph
     torch.library.opcheck(
         fused.attend,
-        (mechanism, query, key, value, a, problem.tensors.get("edge"),
-         problem.tensors.get("edge_weight"), graph.tensors, graph.num_edges, graph.num_relations,
-         0.2, problem.options.get("dropout", 0.0), problem.options.get("seed"), True),
+        (query, key, value, a, problem.tensors.get("edge"), problem.tensors.get("edge_weight"),
+         problem.options.get("seed"), graph.tensors, mechanism, graph.num_edges,
+         graph.num_relations, 0.2, problem.options.get("dropout", 0.0), True),
     )  # fmt: skip
 
 

@@ -8,7 +8,7 @@ less to call.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -22,6 +22,62 @@ STORAGE = {torch.float32: 0, torch.float64: 1, torch.bfloat16: 2, torch.float16:
 ARRAYS = ("rowptr", "key_index", "edge_id", "key_rowptr", "key_query", "key_position")
 SHARED = ("da", "dedge", "dedge_weight")  # gradients summed over the batch
 LARGE = 1 << 22  # bytes from which memory is worth keeping for the next call
+
+
+class AttentionInputs(NamedTuple):
+    """The inputs of one call. The ops take its fields one by one: torch.library knows no tuples.
+
+    A NamedTuple, because it is cheaper to create than a dataclass and unpacks into arguments.
+    """
+
+    query: Tensor  # [*, num_queries·R, H, C], or [*, num_queries·R, H] for gat
+    key: Tensor  # [*, num_keys·R, H, C], or [*, num_keys·R, H] for gat
+    value: Tensor | None  # [*, num_keys·R, H, C]; None: the keys (gatv2)
+    a: Tensor | None  # [R, H, C], for gatv2
+    edge: Tensor | None  # [num_edges, D]
+    edge_weight: Tensor | None  # [R, H, C, D], or [R, H, D] for gat
+    seed: Tensor | None
+    graph: list[Tensor]  # `Graph.tensors`
+    mechanism: str
+    num_edges: int
+    num_relations: int
+    slope: float
+    dropout: float
+
+    @property
+    def value_table(self) -> Tensor:
+        return self.key if self.value is None else self.value
+
+    @property
+    def num_queries(self) -> int:
+        return (self.graph[0].shape[0] - 1) // self.num_relations
+
+    @property
+    def num_keys(self) -> int:
+        return (self.graph[3].shape[0] - 1) // self.num_relations
+
+    @classmethod
+    def contiguous(cls, fields: list[Any]) -> AttentionInputs:
+        tensors = [None if t is None else t.contiguous() for t in fields[:NUM_DIFFERENTIABLE]]
+        return cls._make((*tensors, *fields[NUM_DIFFERENTIABLE:]))
+
+
+NUM_DIFFERENTIABLE = 6  # query to edge_weight have gradients
+NUM_TENSORS = 7  # query to seed are tensors; the graph's arrays follow
+SCHEMA_TYPES = {
+    "Tensor": "Tensor",
+    "Tensor | None": "Tensor?",
+    "list[Tensor]": "Tensor[]",
+    "str": "str",
+    "int": "SymInt",
+    "float": "float",
+}
+
+
+def _schema_of_inputs() -> str:
+    """The fields of AttentionInputs as torch.library writes arguments: "Tensor query, ..."."""
+    types = {name: hint.__forward_arg__ for name, hint in AttentionInputs.__annotations__.items()}
+    return ", ".join(f"{SCHEMA_TYPES[hint]} {name}" for name, hint in types.items())
 
 
 def gat(
@@ -38,9 +94,8 @@ def gat(
     return_weights: bool = False,
 ) -> tuple[Tensor, Tensor | None]:
     """score_ij = LeakyReLU(query_score_i + key_score_j + W_e e_ij)"""
-    tables = (query_score, key_score, value, None)
-    edges = (edge, edge_weight)
-    return _attend("gat", tables, edges, graph, slope, dropout, seed, return_weights)
+    tables, edges = (query_score, key_score, value, None), (edge, edge_weight)
+    return _attend("gat", tables, edges, seed, graph, slope, dropout, return_weights)
 
 
 def gatv2(
@@ -58,9 +113,8 @@ def gatv2(
     return_weights: bool = False,
 ) -> tuple[Tensor, Tensor | None]:
     """score_ij = aᵀ LeakyReLU(query_i + key_j + W_e e_ij)"""
-    tables = (query, key, value, a)
-    edges = (edge, edge_weight)
-    return _attend("gatv2", tables, edges, graph, slope, dropout, seed, return_weights)
+    tables, edges = (query, key, value, a), (edge, edge_weight)
+    return _attend("gatv2", tables, edges, seed, graph, slope, dropout, return_weights)
 
 
 def dpgat(
@@ -76,22 +130,21 @@ def dpgat(
     return_weights: bool = False,
 ) -> tuple[Tensor, Tensor | None]:
     """score_ij = ⟨query_i, key_j + W_e e_ij⟩ / √C"""
-    tables = (query, key, value, None)
-    edges = (edge, edge_weight)
-    return _attend("dpgat", tables, edges, graph, 1.0, dropout, seed, return_weights)
+    tables, edges = (query, key, value, None), (edge, edge_weight)
+    return _attend("dpgat", tables, edges, seed, graph, 1.0, dropout, return_weights)
 
 
 def _attend(
     mechanism: str,
     tables: tuple[Tensor, Tensor, Tensor | None, Tensor | None],
     edges: tuple[Tensor | None, Tensor | None],
+    seed: Tensor | None,
     graph: Graph,
     slope: float,
     dropout: float,
-    seed: Tensor | None,
     return_weights: bool,
 ) -> tuple[Tensor, Tensor | None]:
-    """Settle the dtypes, call the op."""
+    """Convert the dtypes and call the op."""
     query, key, value, a = tables
     storage = (key if value is None else value).dtype
     if storage not in STORAGE:
@@ -100,113 +153,91 @@ def _attend(
     scores = compute if mechanism == "gat" else storage
     query, key = query.to(scores), key.to(scores)
     a, edge, edge_weight = (None if t is None else t.to(compute) for t in (a, *edges))
+    inputs = AttentionInputs(
+        query, key, value, a, edge, edge_weight, seed, graph.tensors,
+        mechanism, graph.num_edges, graph.num_relations, slope, dropout,
+    )  # fmt: skip
     traced = torch.compiler.is_compiling() or type(query) not in (Tensor, torch.nn.Parameter)
     call = attend if traced else _Attend.apply
-    out, _, weights = call(
-        mechanism, query, key, value, a, edge, edge_weight, graph.tensors, graph.num_edges,
-        graph.num_relations, slope, dropout, seed, return_weights,
-    )  # fmt: skip
+    out, _, weights = call(*inputs, return_weights)
     return out, weights if return_weights else None
 
 
-def _forward(
-    mechanism: str,
-    query: Tensor,
-    key: Tensor,
-    value: Tensor | None,
-    a: Tensor | None,
-    edge: Tensor | None,
-    edge_weight: Tensor | None,
-    graph: list[Tensor],
-    num_edges: int,
-    relations: int,
-    slope: float,
-    dropout: float,
-    seed: Tensor | None,
-    return_weights: bool,
-) -> tuple[Tensor, Tensor, Tensor]:
-    """out [*, N, H, C], top [*, N, H], weights [*, num_edges, H] (empty if not asked for)"""
-    inputs = _contiguous(query, key, value, a, edge, edge_weight)
-    _check(mechanism, inputs, graph, num_edges, relations)
+def _forward(*arguments) -> tuple[Tensor, Tensor, Tensor]:
+    """out [*, N, H, C], top [*, N, H], weights [*, num_edges, H] (empty unless requested)"""
+    *fields, return_weights = arguments
+    inputs = AttentionInputs.contiguous(fields)
+    _check(inputs)
     observed = observe.are_there()
     wants_weights = return_weights or observed
-    out, top, weights = _empty_results(
-        query, key, value, graph, num_edges, relations, wants_weights
-    )
+    out, top, weights = _empty_results(inputs, wants_weights)
     scores = _empty_like(weights) if observed else None
-    if int(graph[0][-1]) < num_edges:  # there are numbers that no edge bears
+    if int(inputs.graph[0][-1]) < inputs.num_edges:  # some edge ids are unused
         weights.zero_()
         if scores is not None:
             scores.zero_()
-    problem = _problem(mechanism, inputs, graph, num_edges, relations, slope, dropout, seed)
+    problem = _problem(inputs)
     batch = out.shape[:-3].numel()
     for b in range(batch):
-        _point(problem, b, batch, query=inputs[0], key=inputs[1], value=inputs[2])
+        _point(problem, b, batch, query=inputs.query, key=inputs.key, value=inputs.value)
         _point(problem, b, batch, out=out, top=top, scores=scores)
         _point(problem, b, batch, weights=weights if wants_weights else None)
-        problem.first_count = b * num_edges * out.shape[-2]
+        problem.first_count = b * inputs.num_edges * out.shape[-2]
         kernels.forward(problem)
     if scores is not None:
-        rowptr, key_index, edge_id = graph[:3]
-        numbers = (weights.clone() if return_weights else weights, scores)  # the caller's own
-        observe.tell(observe.Sight(rowptr, key_index, edge_id, relations, *numbers))
+        rowptr, key_index, edge_id = inputs.graph[:3]
+        seen = weights.clone() if return_weights else weights  # the caller may change its own
+        relations = inputs.num_relations
+        observe.tell(observe.Sight(rowptr, key_index, edge_id, relations, seen, scores))
     if wants_weights and not return_weights:
         weights = weights.new_empty(*weights.shape[:-2], 0, weights.shape[-1])
     return out, top, weights
 
 
-attend = torch.library.custom_op("dynagat::attend", _forward, mutates_args=(), device_types="cpu")
+attend = torch.library.custom_op(
+    "dynagat::attend",
+    _forward,
+    mutates_args=(),
+    device_types="cpu",
+    schema=f"({_schema_of_inputs()}, bool return_weights) -> (Tensor, Tensor, Tensor)",
+)
 
 
 @attend.register_fake
-def _(mechanism, query, key, value, a, edge, edge_weight, graph, num_edges, relations, slope,
-      dropout, seed, return_weights):  # fmt: skip
-    return _empty_results(query, key, value, graph, num_edges, relations, return_weights)
+def _(*arguments):
+    *fields, return_weights = arguments
+    return _empty_results(AttentionInputs._make(fields), return_weights)
 
 
-def _backward(
-    dout: Tensor,
-    dweights: Tensor | None,
-    mechanism: str,
-    query: Tensor,
-    key: Tensor,
-    value: Tensor | None,
-    a: Tensor | None,
-    edge: Tensor | None,
-    edge_weight: Tensor | None,
-    top: Tensor,
-    graph: list[Tensor],
-    num_edges: int,
-    relations: int,
-    slope: float,
-    dropout: float,
-    seed: Tensor | None,
-    wants_dedge: bool,
-) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
-    """Gradients of query, key, value, a, edge, edge_weight; empty where there is none."""
-    inputs = _contiguous(query, key, value, a, edge, edge_weight)
-    _check(mechanism, inputs, graph, num_edges, relations)
-    wide, num_queries = key if value is None else value, (len(graph[0]) - 1) // relations
-    expected = (*wide.shape[:-3], num_queries, *wide.shape[-2:])
+def _backward(*arguments) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
+    """Gradients of query, key, value, a, edge, edge_weight; empty where the input is None."""
+    dout, dweights, top, *fields, wants_dedge = arguments
+    inputs = AttentionInputs.contiguous(fields)
+    _check(inputs)
+    *batch_shape, _, heads, channels = inputs.value_table.shape
+    expected = (*batch_shape, inputs.num_queries, heads, channels)
     if tuple(dout.shape) != expected or tuple(top.shape) != expected[:-1]:
         shapes = f"{list(dout.shape)} and {list(top.shape)}"
-        raise ValueError(f"dout must have shape {list(expected)} and top fit it, but are {shapes}")
+        raise ValueError(
+            f"dout and top must have shapes {list(expected)} and {list(expected[:-1])}, "
+            f"but have {shapes}"
+        )
     dout, top = dout.contiguous(), top.contiguous()
     dweights = None if dweights is None else dweights.contiguous()
     tables = [_empty_like(t) for t in inputs[:3]]
-    shared = [top.new_zeros(() if t is None else t.shape) for t in inputs[3:]]  # by the batch
+    shared = [top.new_zeros(() if t is None else t.shape) for t in inputs[3:NUM_DIFFERENTIABLE]]
     if not wants_dedge:
         shared[1] = top.new_zeros(0)
-    problem = _problem(mechanism, inputs, graph, num_edges, relations, slope, dropout, seed)
+    problem = _problem(inputs)
     batch = top.shape[:-2].numel()
     for b in range(batch):
-        _point(problem, b, batch, query=inputs[0], key=inputs[1], value=inputs[2])
+        _point(problem, b, batch, query=inputs.query, key=inputs.key, value=inputs.value)
         _point(problem, b, batch, dout=dout, dweights=dweights, top=top)
         _point(problem, b, batch, dquery=tables[0], dkey=tables[1])
-        _point(problem, b, batch, dvalue=None if value is None else tables[2])
-        problem.first_count = b * num_edges * top.shape[-1]
+        _point(problem, b, batch, dvalue=None if inputs.value is None else tables[2])
+        problem.first_count = b * inputs.num_edges * top.shape[-1]
         parts = shared if b == 0 else [torch.zeros_like(total) for total in shared]
-        for name, part, given in zip(SHARED, parts, inputs[3:], strict=True):
+        for name, part, given in zip(SHARED, parts, inputs[3:NUM_DIFFERENTIABLE], strict=True):
             setattr(problem, name, part.data_ptr() if given is not None and part.numel() else 0)
         kernels.backward(problem)
         if b > 0:
@@ -216,46 +247,49 @@ def _backward(
 
 
 attend_backward = torch.library.custom_op(
-    "dynagat::attend_backward", _backward, mutates_args=(), device_types="cpu"
+    "dynagat::attend_backward",
+    _backward,
+    mutates_args=(),
+    device_types="cpu",
+    schema=f"(Tensor dout, Tensor? dweights, Tensor top, {_schema_of_inputs()}, bool wants_dedge)"
+    " -> (Tensor, Tensor, Tensor, Tensor, Tensor, Tensor)",
 )
 
 
 @attend_backward.register_fake
-def _(dout, dweights, mechanism, query, key, value, a, edge, edge_weight, top, graph, num_edges,
-      relations, slope, dropout, seed, wants_dedge):  # fmt: skip
-    tables = [top.new_empty(0) if t is None else torch.empty_like(t) for t in (query, key, value)]
-    shared = [top.new_empty(() if t is None else t.shape) for t in (a, edge, edge_weight)]
+def _(dout, dweights, top, *arguments):
+    *fields, wants_dedge = arguments
+    inputs = AttentionInputs._make(fields)
+    tables = [top.new_empty(0) if t is None else torch.empty_like(t) for t in inputs[:3]]
+    shared = [top.new_empty(() if t is None else t.shape) for t in inputs[3:NUM_DIFFERENTIABLE]]
     if not wants_dedge:
         shared[1] = top.new_empty(0)
     return *tables, *shared
 
 
 def _save(ctx, inputs, output):
-    (mechanism, query, key, value, a, edge, edge_weight, graph, num_edges, relations, slope,
-     dropout, seed, _) = inputs  # fmt: skip
-    ctx.save_for_backward(query, key, value, a, edge, edge_weight, output[1], seed, *graph)
-    ctx.options = mechanism, num_edges, relations, slope, dropout
+    tensors, graph, options = inputs[:NUM_TENSORS], inputs[NUM_TENSORS], inputs[NUM_TENSORS + 1 :]
+    ctx.save_for_backward(output[1], *tensors, *graph)
+    ctx.options = options[:-1]  # without return_weights
     ctx.set_materialize_grads(False)
 
 
 def _pull_back(ctx, dout, _, dweights, call: Any = attend_backward):
-    query, key, value, a, edge, edge_weight, top, seed, *graph = ctx.saved_tensors
-    mechanism, num_edges, relations, slope, dropout = ctx.options
-    if dout is None and dweights is None:
-        return *[None] * 7, [None] * len(graph), *[None] * 6
-    if dout is None:
-        wide = key if value is None else value
-        dout = wide.new_zeros(*top.shape, wide.shape[-1])
-    grads = call(
-        dout, dweights, mechanism, query, key, value, a, edge, edge_weight, top, graph, num_edges,
-        relations, slope, dropout, seed, ctx.needs_input_grad[5],
-    )  # fmt: skip
-    inputs = (query, key, value, a, edge, edge_weight)
-    wanted = ctx.needs_input_grad[1:7]
-    grads = [
-        g if t is not None and w else None for g, t, w in zip(grads, inputs, wanted, strict=True)
-    ]
-    return None, *grads, [None] * len(graph), *[None] * 6
+    top, *tensors = ctx.saved_tensors
+    graph = tensors[NUM_TENSORS:]
+    inputs = AttentionInputs._make((*tensors[:NUM_TENSORS], graph, *ctx.options))
+    grads = [None] * NUM_DIFFERENTIABLE
+    if dout is not None or dweights is not None:
+        if dout is None:
+            values = inputs.value_table
+            dout = values.new_zeros(*top.shape, values.shape[-1])
+        wanted = ctx.needs_input_grad[:NUM_DIFFERENTIABLE]
+        grads = call(dout, dweights, top, *inputs, wanted[4])
+        grads = [
+            grad if tensor is not None and is_wanted else None
+            for grad, tensor, is_wanted in zip(grads, inputs, wanted, strict=False)
+        ]
+    return *grads, None, [None] * len(graph), *[None] * 6
 
 
 attend.register_autograd(_pull_back, setup_context=_save)
@@ -286,7 +320,8 @@ class _Attend(torch.autograd.Function):
     @staticmethod
     def backward(ctx, *grads):
         grads = _pull_back(ctx, *grads, call=_AttendBackward.apply)
-        return *grads[:7], None, *grads[8:]  # a Function's lists have no gradients of their own
+        # A Function expects one gradient for the graph's list, an op one per array in it.
+        return *grads[:NUM_TENSORS], None, *grads[NUM_TENSORS + 1 :]
 
 
 class _AttendBackward(torch.autograd.Function):
@@ -305,14 +340,13 @@ class _AttendBackward(torch.autograd.Function):
         _no_second_derivative(ctx, *grads)
 
 
-def _empty_results(query, key, value, graph, num_edges, relations, return_weights):
-    wide = key if value is None else value
-    compute = torch.promote_types(wide.dtype, torch.float32)
-    num_queries = (graph[0].shape[0] - 1) // relations
-    batch, (heads, channels) = wide.shape[:-3], wide.shape[-2:]
-    out = _empty_like(wide, (*batch, num_queries, heads, channels))
-    top = wide.new_empty(*batch, num_queries, heads, dtype=compute)
-    edges = num_edges if return_weights else 0
+def _empty_results(inputs: AttentionInputs, return_weights: bool):
+    values, num_queries = inputs.value_table, inputs.num_queries
+    compute = torch.promote_types(values.dtype, torch.float32)
+    *batch, _, heads, channels = values.shape
+    out = _empty_like(values, (*batch, num_queries, heads, channels))
+    top = values.new_empty(*batch, num_queries, heads, dtype=compute)
+    edges = inputs.num_edges if return_weights else 0
     return out, top, _empty_like(top, (*batch, edges, heads))
 
 
@@ -335,32 +369,26 @@ def _empty_like(tensor: Tensor | None, shape=None) -> Tensor:
     return empty(shape, tensor.dtype)
 
 
-def _contiguous(*tensors: Tensor | None) -> list[Tensor | None]:
-    return [None if tensor is None else tensor.contiguous() for tensor in tensors]
-
-
-def _problem(mechanism, inputs, graph, num_edges, relations, slope, dropout, seed):
-    """Everything of a native call that is the same for every batch."""
-    _, key, value, a, edge, edge_weight = inputs
-    wide = key if value is None else value
+def _problem(inputs: AttentionInputs):
+    """The native call's description, without the pointers that change from batch to batch."""
+    values, edge, graph = inputs.value_table, inputs.edge, inputs.graph
     problem = kernels.Problem()
-    problem.mechanism = MECHANISMS[mechanism]
-    problem.storage = STORAGE[wide.dtype]
+    problem.mechanism = MECHANISMS[inputs.mechanism]
+    problem.storage = STORAGE[values.dtype]
     problem.threads = torch.get_num_threads()
     for name, tensor in zip(ARRAYS, graph, strict=True):
         setattr(problem, name, tensor.data_ptr())
-    problem.num_queries = (len(graph[0]) - 1) // relations
-    problem.num_keys = (len(graph[3]) - 1) // relations
+    problem.num_queries, problem.num_keys = inputs.num_queries, inputs.num_keys
     problem.num_positions = len(graph[1])
-    problem.num_edges, problem.relations = num_edges, relations
-    problem.heads, problem.channels = wide.shape[-2:]
+    problem.num_edges, problem.relations = inputs.num_edges, inputs.num_relations
+    problem.heads, problem.channels = values.shape[-2:]
     problem.edge_dim = 0 if edge is None else edge.shape[1]
-    for name, tensor in (("a", a), ("edge", edge), ("edge_weight", edge_weight)):
+    for name, tensor in zip(("a", "edge", "edge_weight"), inputs[3:6], strict=True):
         setattr(problem, name, 0 if tensor is None else tensor.data_ptr())
-    problem.slope, problem.dropout = slope, dropout
-    if dropout > 0 and seed is None:
-        raise ValueError(f"seed is missing, but dropout is {dropout}")
-    problem.seed = 0 if seed is None else int(seed) & (2**64 - 1)
+    problem.slope, problem.dropout = inputs.slope, inputs.dropout
+    if inputs.dropout > 0 and inputs.seed is None:
+        raise ValueError(f"seed is missing, but dropout is {inputs.dropout}")
+    problem.seed = 0 if inputs.seed is None else int(inputs.seed) & (2**64 - 1)
     return problem
 
 
@@ -373,24 +401,23 @@ def _point(problem, b: int, batch: int, **tensors: Tensor | None) -> None:
         setattr(problem, name, at)
 
 
-def _check(mechanism, inputs, graph, num_edges, relations) -> None:
-    """The lengths the kernels rely on; what is inside the graph's arrays they check themselves."""
-    query, key, value, a, edge, edge_weight = inputs
-    wide = key if value is None else value
-    batch, (heads, channels) = wide.shape[:-3], wide.shape[-2:]
-    num_queries, num_keys = ((len(graph[n]) - 1) // relations for n in (0, 3))
+def _check(inputs: AttentionInputs) -> None:
+    """Check the lengths that the kernels rely on; they check the graph's entries themselves."""
+    query, key, value, a, edge, edge_weight, _, graph, mechanism, num_edges, relations, *_ = inputs
+    *batch, _, heads, channels = inputs.value_table.shape
     row = (heads,) if mechanism == "gat" else (heads, channels)
     needed = {"a": a} if mechanism == "gatv2" else {"value": value}
     if edge is not None:
         needed["edge_weight"] = edge_weight
     for name, tensor in needed.items():
         if tensor is None:
-            given = "edge was given" if name == "edge_weight" else f"{mechanism} needs it"
-            raise ValueError(f"{name} is missing, but {given}")
+            reason = "edge was given" if name == "edge_weight" else f"{mechanism} needs it"
+            raise ValueError(f"{name} is missing, but {reason}")
+    num_key_rows = inputs.num_keys * relations
     shapes = {
-        "query": (query, (*batch, num_queries * relations, *row)),
-        "key": (key, (*batch, num_keys * relations, *row)),
-        "value": (value, (*batch, num_keys * relations, heads, channels)),
+        "query": (query, (*batch, inputs.num_queries * relations, *row)),
+        "key": (key, (*batch, num_key_rows, *row)),
+        "value": (value, (*batch, num_key_rows, heads, channels)),
         "a": (a, (relations, heads, channels)),
     }
     if edge is not None:
