@@ -19,9 +19,9 @@ class Backward : Gather<A, M, Per> {
   using Base = Gather<A, M, Per>;
   using Base::a, Base::edge_weight, Base::notes, Base::note_bytes, Base::pair, Base::signs_of,
       Base::fault, Base::begin, Base::end;
-  using Base::desk, Base::gather, Base::edge_ids_fit, Base::fail, Base::edge_width;
   using Base::dropout, Base::R, Base::H, Base::P, Base::D, Base::block, Base::ahead, Base::slope,
       Base::scale;
+  using Base::scratch, Base::gather, Base::edge_ids_fit, Base::fail, Base::edge_width;
   using Base::W, Base::gat, Base::gatv2, Base::dpgat, Base::p, Base::rows, Base::tile;
   using typename Base::V;
 
@@ -63,17 +63,17 @@ class Backward : Gather<A, M, Per> {
     da_parts = Buffer<A>((plan.tasks() + hubs) * da_size);
     dw_parts = Buffer<A>((plan.tasks() + segments) * dw_size);
     parallel_for(plan.tasks(), p.threads, [&](int64_t task) {
-      auto d = desk();
+      auto d = scratch();
       A *da_part = da_parts.data() + task * da_size, *dw = dw_parts.data() + task * dw_size;
       if (da_size) fill(da_part, da_size);
       if (dw_size) fill(dw, dw_size);
       this->for_task(plan, task, p.rowptr, [&](int64_t i) {
         settle(d, i);
         for (int64_t r = 0; r < R; ++r) measure(d, i, r, begin(i, r), end(i, r));
-        add_up_measures(d, d.sums_of_query);
+        add_up_measures(d, d.query_sums);
         for (int64_t r = 0; r < R; ++r) {
           clear(d);
-          pull(d, i, r, begin(i, r), end(i, r), d.sums_of_query, dw);
+          pull(d, i, r, begin(i, r), end(i, r), d.query_sums, dw);
           finish_query(d, i, r, da_part);
         }
       });
@@ -90,7 +90,7 @@ class Backward : Gather<A, M, Per> {
     const int64_t da_size = gatv2 ? R * P : 0, dw_size = R * D * edge_width();
     Buffer<A> measures(segments * 2 * H), sums(hubs * 2 * H), parts(segments * (P + H));
     parallel_for(segments, p.threads, [&](int64_t n) {
-      auto d = desk();
+      auto d = scratch();
       const Segment& s = plan.segments[n];
       settle(d, s.group);
       measure(d, s.group, s.relation, s.begin, s.end);
@@ -105,7 +105,7 @@ class Backward : Gather<A, M, Per> {
       }
     }
     parallel_for(segments, p.threads, [&](int64_t n) {
-      auto d = desk();
+      auto d = scratch();
       const Segment& s = plan.segments[n];
       A* dw = dw_part + n * dw_size;
       if (dw_size) fill(dw, dw_size);
@@ -115,7 +115,7 @@ class Backward : Gather<A, M, Per> {
       keep(d, &parts[n * (P + H)]);
     });
     parallel_for(hubs, p.threads, [&](int64_t n) {
-      auto d = desk();
+      auto d = scratch();
       const Hub& hub = plan.hubs[n];
       if (da_size) fill(da_part + n * da_size, da_size);
       int64_t s = hub.first_segment;
@@ -128,39 +128,40 @@ class Backward : Gather<A, M, Per> {
     });
   }
 
-  // Sums of one owner so far: `row` (U, or d of the row), `row2` (dvalue), `head2` (d of a score).
-  void clear(Desk<A>& d) const {
-    fill(d.row, P);
-    fill(d.row2, P);
-    fill(d.head2, H);
+  // Sums of one owner so far: row_sum (U, or d of the row), value_sum (dvalue), score_grad (gat).
+  void clear(Scratch<A>& d) const {
+    fill(d.row_sum, P);
+    fill(d.value_sum, P);
+    fill(d.score_grad, H);
   }
-  void keep(const Desk<A>& d, A* part) const {
-    std::memcpy(part, d.row, P * sizeof(A));
-    std::memcpy(part + P, d.head2, H * sizeof(A));
+  void keep(const Scratch<A>& d, A* part) const {
+    std::memcpy(part, d.row_sum, P * sizeof(A));
+    std::memcpy(part + P, d.score_grad, H * sizeof(A));
   }
-  void join(Desk<A>& d, const A* part) const {
-    for (int64_t v = 0; v < P; ++v) d.row[v] += part[v];
-    for (int64_t h = 0; h < H; ++h) d.head2[h] += part[P + h];
+  void join(Scratch<A>& d, const A* part) const {
+    for (int64_t v = 0; v < P; ++v) d.row_sum[v] += part[v];
+    for (int64_t h = 0; h < H; ++h) d.score_grad[h] += part[P + h];
   }
 
   // Ready the desk for query i: dout, top, and nothing measured yet.
-  void settle(Desk<A>& d, int64_t i) const {
+  void settle(Scratch<A>& d, int64_t i) const {
     d.dout_row = rows.read(p.dout, i, d.dout);
     tile.spread(static_cast<const A*>(p.top) + i * H, d.top);
-    for (int64_t t = 0; t < tile.vectors; ++t) d.total[t] = d.fall[t] = V{};
+    for (int64_t t = 0; t < tile.vectors; ++t) d.weight_sum[t] = d.product_sum[t] = V{};
   }
 
   // Σ w g and Σ w per head, for w = exp(score - top): α = w / Σ w.
-  void add_up_measures(const Desk<A>& d, A* sums) const {
-    tile.fold(d.total, sums, [](A x, A y) { return x + y; });
-    tile.fold(d.fall, sums + H, [](A x, A y) { return x + y; });
+  void add_up_measures(const Scratch<A>& d, A* sums) const {
+    tile.fold(d.product_sum, sums, [](A x, A y) { return x + y; });
+    tile.fold(d.weight_sum, sums + H, [](A x, A y) { return x + y; });
   }
 
-  // w = exp(score - top) and g of edges [from, to) into their notes; Σ w g into d.total, Σ w into
-  // d.fall. In gat the sign of w tells that of the score before LeakyReLU.
-  DYNAGAT_INLINE void measure(Desk<A>& d, int64_t i, int64_t r, int64_t from, int64_t to) {
+  // w = exp(score - top) and g of edges [from, to) into their notes; Σ w g into
+  // d.product_sum, Σ w into d.weight_sum. In gat the sign of w tells that of the score before
+  // LeakyReLU.
+  DYNAGAT_INLINE void measure(Scratch<A>& d, int64_t i, int64_t r, int64_t from, int64_t to) {
     if (from == to) return;
-    if (!gat) d.q = rows.read(p.query, i * R + r, d.query);
+    if (!gat) d.query_row = rows.read(p.query, i * R + r, d.query);
     const int64_t T = tile.vectors;
     for (int64_t e = from; e < to; e += block) {
       const int64_t count = std::min(block, to - e);
@@ -174,13 +175,16 @@ class Backward : Gather<A, M, Per> {
       this->add_up_heads(d.partial, count, d.grad);
       if ((dropout.active || p.dweights) && !adjust(d, e, count)) return;
       V *s = reinterpret_cast<V*>(d.score), *g = reinterpret_cast<V*>(d.grad);
-      for (int64_t t = 0; t < T; ++t) d.part[t] = d.part2[t] = V{};
+      for (int64_t t = 0; t < T; ++t) d.block_weight_sum[t] = d.block_product_sum[t] = V{};
       for (int64_t v = 0, t = 0; v * W < count * H; ++v, t = t + 1 == T ? 0 : t + 1) {
         s[v] = exp(s[v] - d.top[t]);
-        d.part[t] += s[v] * g[v];
-        d.part2[t] += s[v];
+        d.block_product_sum[t] += s[v] * g[v];
+        d.block_weight_sum[t] += s[v];
       }
-      for (int64_t t = 0; t < T; ++t) d.total[t] += d.part[t], d.fall[t] += d.part2[t];
+      for (int64_t t = 0; t < T; ++t) {
+        d.product_sum[t] += d.block_product_sum[t];
+        d.weight_sum[t] += d.block_weight_sum[t];
+      }
       if (gat)
         for (int64_t at = 0; at < count * H; ++at)
           if (!(d.raw[at] > 0)) d.score[at] = -d.score[at];
@@ -192,13 +196,13 @@ class Backward : Gather<A, M, Per> {
   }
 
   // g := factor · g + dweights
-  bool adjust(Desk<A>& d, int64_t e, int64_t count) {
+  bool adjust(Scratch<A>& d, int64_t e, int64_t count) {
     if (!edge_ids_fit(e, count)) return false;
     for (int64_t b = 0; b < count; ++b) {
       const int64_t id = p.edge_id[e + b];
       if (dropout.active) {
-        dropout.factors(id, H, d.factor);
-        for (int64_t h = 0; h < H; ++h) d.grad[b * H + h] *= d.factor[h];
+        dropout.factors(id, H, d.dropout_factor);
+        for (int64_t h = 0; h < H; ++h) d.grad[b * H + h] *= d.dropout_factor[h];
       }
       if (p.dweights)
         for (int64_t h = 0; h < H; ++h)
@@ -207,11 +211,11 @@ class Backward : Gather<A, M, Per> {
     return true;
   }
 
-  // (w, g) -> (α after dropout, ds) in the notes; what the query owns into d.row, d.head2.
-  DYNAGAT_INLINE void pull(Desk<A>& d, int64_t i, int64_t r, int64_t from, int64_t to,
+  // (w, g) -> (α after dropout, ds) in the notes; what the query owns into d.row_sum, d.score_grad.
+  DYNAGAT_INLINE void pull(Scratch<A>& d, int64_t i, int64_t r, int64_t from, int64_t to,
                            const A* sums, A* dw) {
     if (from == to || fault) return;
-    A *delta = d.head, *inverse = d.factor2;
+    A *delta = d.delta, *inverse = d.inverse;
     tile.for_heads([&](int64_t h, auto like) {
       const auto over = 1 / get(sums + H + h, like);
       put(inverse + h, over);
@@ -233,8 +237,8 @@ class Backward : Gather<A, M, Per> {
         }
       });
       if (dropout.active) {
-        dropout.factors(p.edge_id[e], H, d.factor);
-        for (int64_t h = 0; h < H; ++h) weight[h] *= d.factor[h];
+        dropout.factors(p.edge_id[e], H, d.dropout_factor);
+        for (int64_t h = 0; h < H; ++h) weight[h] *= d.dropout_factor[h];
       }
     }
     if constexpr (gat) add_scores(d, from, to, [&](int64_t e) { return pair(e) + H; });
@@ -243,27 +247,27 @@ class Backward : Gather<A, M, Per> {
     if (D) pull_edges(d, i, r, from, to, dw);
   }
 
-  // head2 += Σ ds, block by block: a long sum keeps its last digits
+  // score_grad += Σ ds, block by block: a long sum keeps its last digits
   template <class Ds>
-  void add_scores(Desk<A>& d, int64_t from, int64_t to, const Ds& ds_of) const {
+  void add_scores(Scratch<A>& d, int64_t from, int64_t to, const Ds& ds_of) const {
     for (int64_t start = from; start < to; start += block) {
-      A* sum = d.factor;
+      A* sum = d.head_sum;
       fill(sum, H);
       for (int64_t e = start; e < std::min(start + block, to); ++e)
         for (int64_t h = 0; h < H; ++h) sum[h] += ds_of(e)[h];
-      for (int64_t h = 0; h < H; ++h) d.head2[h] += sum[h];
+      for (int64_t h = 0; h < H; ++h) d.score_grad[h] += sum[h];
     }
   }
 
-  // row += Σ_e ds · LeakyReLU'(z)
-  DYNAGAT_INLINE void pull_signs(Desk<A>& d, int64_t from, int64_t to) {
+  // row_sum += Σ_e ds · LeakyReLU'(z)
+  DYNAGAT_INLINE void pull_signs(Scratch<A>& d, int64_t from, int64_t to) {
     const V s = all(slope);
     for_groups<Per, 4>(rows.vectors, rows.per_head,
                        [&](int64_t v, auto group, const int64_t* head) {
       constexpr int G = decltype(group)::value;
       V sum[G], factor[G];
       DYNAGAT_UNROLL
-      for (int k = 0; k < G; ++k) sum[k] = load(d.row + (v + k) * W);
+      for (int k = 0; k < G; ++k) sum[k] = load(d.row_sum + (v + k) * W);
       for (int64_t e = from; e < to; ++e) {
         const A* ds = pair(e) + H;
         slopes<G>(signs_of(e) + v, s, factor);
@@ -271,32 +275,32 @@ class Backward : Gather<A, M, Per> {
         for (int k = 0; k < G; ++k) sum[k] += ds[head[k]] * factor[k];
       }
       DYNAGAT_UNROLL
-      for (int k = 0; k < G; ++k) store(d.row + (v + k) * W, sum[k]);
+      for (int k = 0; k < G; ++k) store(d.row_sum + (v + k) * W, sum[k]);
     });
   }
 
-  // row += Σ_e ds · (key_j + W_e e_ij)
-  void pull_keys(Desk<A>& d, int64_t from, int64_t to, int64_t r) {
+  // row_sum += Σ_e ds · (key_j + W_e e_ij)
+  void pull_keys(Scratch<A>& d, int64_t from, int64_t to, int64_t r) {
     for (int64_t e = from; e < to; e += block) {
       const int64_t count = std::min(block, to - e);
       if (!gather(d, e, count, r)) return;
       for (int64_t b = 0; b < count; ++b) copy(d.score + b * H, pair(e + b) + H, H);
-      this->add_rows(d.row, d.score, d.sum_row, count);
+      this->add_rows(d.row_sum, d.score, d.sum_row, count);
     }
   }
 
   // Per edge t = ds · LeakyReLU'(z) (dpgat: ds · query):  dw += t ⊗ e,  de = W_eᵀ (a ⊙ t)
-  void pull_edges(Desk<A>& d, int64_t i, int64_t r, int64_t from, int64_t to, A* dw) {
+  void pull_edges(Scratch<A>& d, int64_t i, int64_t r, int64_t from, int64_t to, A* dw) {
     const int64_t wide = edge_width();
-    if (dpgat) d.q = rows.read(p.query, i * R + r, d.query);
-    A* t = d.row2;
+    if (dpgat) d.query_row = rows.read(p.query, i * R + r, d.query);
+    A* t = d.value_sum;  // free in the pass by query
     for (int64_t e = from; e < to; ++e) {
       const A* ds = pair(e) + H;
       if constexpr (gat) std::memcpy(t, ds, H * sizeof(A));
       for (int64_t v = 0; !gat && v < rows.vectors; ++v) {
         V factor;
         if constexpr (gatv2) slopes<1>(signs_of(e) + v, all(slope), &factor);
-        else factor = load(d.q + v * W);
+        else factor = load(d.query_row + v * W);
         store(t + v * W, ds[v / rows.per_head] * factor);
       }
       const A* x = static_cast<const A*>(p.edge) + int64_t(p.edge_id[e]) * D;
@@ -317,24 +321,24 @@ class Backward : Gather<A, M, Per> {
     }
   }
 
-  void finish_query(Desk<A>& d, int64_t i, int64_t r, A* da_part) {
+  void finish_query(Scratch<A>& d, int64_t i, int64_t r, A* da_part) {
     const int64_t row = i * R + r;
     if constexpr (gat) {
-      std::memcpy(static_cast<A*>(p.dquery) + row * H, d.head2, H * sizeof(A));
+      std::memcpy(static_cast<A*>(p.dquery) + row * H, d.score_grad, H * sizeof(A));
     } else {
       if constexpr (gatv2) scale_by_a(d, r, rows.read(p.query, row, d.query), da_part);
-      rows.write(p.dquery, row, d.row);
+      rows.write(p.dquery, row, d.row_sum);
     }
   }
 
-  // da += owner ⊙ U,  row = a ⊙ U
-  DYNAGAT_INLINE void scale_by_a(Desk<A>& d, int64_t r, const A* owner, A* da_part) const {
+  // da += owner ⊙ U,  row_sum = a ⊙ U
+  DYNAGAT_INLINE void scale_by_a(Scratch<A>& d, int64_t r, const A* owner, A* da_part) const {
     A* sum = da_part + r * P;
     const A* attention = &a[r * P];
     for (int64_t v = 0; v < P; v += W) {
-      const V u = load(d.row + v);
+      const V u = load(d.row_sum + v);
       store(sum + v, load(sum + v) + load(owner + v) * u);
-      store(d.row + v, load(attention + v) * u);
+      store(d.row_sum + v, load(attention + v) * u);
     }
   }
 
@@ -363,7 +367,7 @@ class Backward : Gather<A, M, Per> {
     const int64_t hubs = plan.hubs.size(), da_size = gatv2 ? R * P : 0;
     da_parts = Buffer<A>((plan.tasks() + hubs) * da_size);
     parallel_for(plan.tasks(), p.threads, [&](int64_t task) {
-      auto d = desk();
+      auto d = scratch();
       A* da_part = da_parts.data() + task * da_size;
       if (da_size) fill(da_part, da_size);
       this->for_task(plan, task, p.key_rowptr, [&](int64_t j) {
@@ -383,15 +387,15 @@ class Backward : Gather<A, M, Per> {
     const int64_t size = 2 * P + H;
     Buffer<A> parts(segments * size);
     parallel_for(segments, p.threads, [&](int64_t n) {
-      auto d = desk();
+      auto d = scratch();
       const Segment& s = plan.segments[n];
       clear(d);
       collect(d, s.relation, s.begin, s.end);
       keep(d, &parts[n * size]);
-      std::memcpy(&parts[n * size + P + H], d.row2, P * sizeof(A));
+      std::memcpy(&parts[n * size + P + H], d.value_sum, P * sizeof(A));
     });
     parallel_for(plan.hubs.size(), p.threads, [&](int64_t n) {
-      auto d = desk();
+      auto d = scratch();
       const Hub& hub = plan.hubs[n];
       if (da_size) fill(da_part + n * da_size, da_size);
       int64_t s = hub.first_segment;
@@ -399,15 +403,16 @@ class Backward : Gather<A, M, Per> {
         clear(d);
         for (; s < hub.last_segment && plan.segments[s].relation == r; ++s) {
           join(d, &parts[s * size]);
-          for (int64_t v = 0; v < P; ++v) d.row2[v] += parts[s * size + P + H + v];
+          for (int64_t v = 0; v < P; ++v) d.value_sum[v] += parts[s * size + P + H + v];
         }
         finish_key(d, hub.group, r, da_part + n * da_size);
       }
     });
   }
 
-  // Transposed edges [from, to) of one key: row2 += α dout,  row += ds · (LeakyReLU'(z) or query)
-  DYNAGAT_INLINE void collect(Desk<A>& d, int64_t r, int64_t from, int64_t to) {
+  // Transposed edges [from, to) of one key: value_sum += α dout,  row_sum += ds · (LeakyReLU'(z) or
+  // query)
+  DYNAGAT_INLINE void collect(Scratch<A>& d, int64_t r, int64_t from, int64_t to) {
     for (int64_t t = from; t < to; t += block) {
       const int64_t count = std::min(block, to - t);
       for (int64_t b = 0; b < count; ++b) {
@@ -418,7 +423,7 @@ class Backward : Gather<A, M, Per> {
         if (dpgat) d.key_row[b] = rows.read(p.query, i * R + r, d.keys + b * (rows.direct ? 0 : P));
         d.edge_row[b] = pair(e);
         if (gatv2) d.sign_row[b] = signs_of(e);
-        d.next_row[b] = next_rows(std::min(t + b + ahead, p.num_positions - 1), r);
+        d.prefetch_row[b] = next_rows(std::min(t + b + ahead, p.num_positions - 1), r);
       }
       if constexpr (gat) add_scores(d, 0, count, [&](int64_t b) { return d.edge_row[b] + H; });
       add_collected(d, count);
@@ -435,7 +440,7 @@ class Backward : Gather<A, M, Per> {
     return rows.at(p.dout, i);
   }
 
-  DYNAGAT_INLINE void add_collected(Desk<A>& d, int64_t count) const {
+  DYNAGAT_INLINE void add_collected(Scratch<A>& d, int64_t count) const {
     const int64_t stride = rows.bytes / rows.vectors;  // stored bytes behind one vector
     const V s = all(slope);
     for_groups<Per, 4>(rows.vectors, rows.per_head,
@@ -444,9 +449,9 @@ class Backward : Gather<A, M, Per> {
       V sum[G], value[G], factor[G];
       DYNAGAT_UNROLL
       for (int k = 0; k < G; ++k)
-        sum[k] = load(d.row + (v + k) * W), value[k] = load(d.row2 + (v + k) * W);
+        sum[k] = load(d.row_sum + (v + k) * W), value[k] = load(d.value_sum + (v + k) * W);
       for (int64_t b = 0; b < count; ++b) {
-        prefetch(d.next_row[b] + v * stride, G * stride);
+        prefetch(d.prefetch_row[b] + v * stride, G * stride);
         const A *weight = d.edge_row[b], *ds = weight + H, *x = d.value_row[b] + v * W;
         if constexpr (gatv2) slopes<G>(d.sign_row[b] + v, s, factor);
         DYNAGAT_UNROLL
@@ -458,24 +463,25 @@ class Backward : Gather<A, M, Per> {
       }
       DYNAGAT_UNROLL
       for (int k = 0; k < G; ++k)
-        store(d.row + (v + k) * W, sum[k]), store(d.row2 + (v + k) * W, value[k]);
+        store(d.row_sum + (v + k) * W, sum[k]), store(d.value_sum + (v + k) * W, value[k]);
     });
   }
 
-  void finish_key(Desk<A>& d, int64_t j, int64_t r, A* da_part) {
+  void finish_key(Scratch<A>& d, int64_t j, int64_t r, A* da_part) {
     const int64_t row = j * R + r;
     if constexpr (gat) {
-      std::memcpy(static_cast<A*>(p.dkey) + row * H, d.head2, H * sizeof(A));
-      rows.write(p.dvalue, row, d.row2);
+      std::memcpy(static_cast<A*>(p.dkey) + row * H, d.score_grad, H * sizeof(A));
+      rows.write(p.dvalue, row, d.value_sum);
       return;
     }
     if constexpr (gatv2) scale_by_a(d, r, rows.read(p.key, row, d.query), da_part);
     if (p.value) {
-      rows.write(p.dvalue, row, d.row2);
+      rows.write(p.dvalue, row, d.value_sum);
     } else {
-      for (int64_t v = 0; v < P; v += W) store(d.row + v, load(d.row + v) + load(d.row2 + v));
+      for (int64_t v = 0; v < P; v += W)
+        store(d.row_sum + v, load(d.row_sum + v) + load(d.value_sum + v));
     }
-    rows.write(p.dkey, row, d.row);
+    rows.write(p.dkey, row, d.row_sum);
   }
 };
 

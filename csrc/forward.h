@@ -10,7 +10,7 @@ namespace DYNAGAT_ISA {
 template <class A, Mechanism M, int Per>
 class Forward : Gather<A, M, Per> {
   using Base = Gather<A, M, Per>;
-  using Base::block, Base::fault, Base::begin, Base::end, Base::desk, Base::gather;
+  using Base::block, Base::fault, Base::begin, Base::end, Base::scratch, Base::gather;
   using Base::edge_ids_fit;
   using Base::W, Base::gat, Base::p, Base::rows, Base::tile, Base::dropout, Base::R, Base::H,
       Base::P;
@@ -23,7 +23,7 @@ class Forward : Gather<A, M, Per> {
     if (!rises(p.rowptr, p.num_queries * R, p.num_positions)) return int(Fault::rowptr);
     const Plan plan = make_plan(p.rowptr, p.num_queries, R);
     parallel_for(plan.tasks(), p.threads, [&](int64_t task) {
-      auto d = desk();
+      auto d = scratch();
       this->for_task(plan, task, p.rowptr, [&](int64_t i) {
         start(d);
         for (int64_t r = 0; r < R; ++r) soak(d, i, r, begin(i, r), end(i, r));
@@ -36,19 +36,19 @@ class Forward : Gather<A, M, Per> {
   }
 
  private:
-  void start(Desk<A>& d) const {
-    d.fresh = true;
+  void start(Scratch<A>& d) const {
+    d.is_empty = true;
     for (int64_t t = 0; t < tile.vectors; ++t) {
       d.top[t] = all(-std::numeric_limits<A>::infinity());
-      d.total[t] = V{};
+      d.weight_sum[t] = V{};
     }
-    for (int64_t v = 0; v < P; v += W) store(d.row + v, V{});
+    for (int64_t v = 0; v < P; v += W) store(d.row_sum + v, V{});
   }
 
   // Take edges [from, to) of query i under relation r into (top, total, row).
-  DYNAGAT_INLINE void soak(Desk<A>& d, int64_t i, int64_t r, int64_t from, int64_t to) {
+  DYNAGAT_INLINE void soak(Scratch<A>& d, int64_t i, int64_t r, int64_t from, int64_t to) {
     if (from == to) return;
-    if (!gat) d.q = rows.read(p.query, i * R + r, d.query);
+    if (!gat) d.query_row = rows.read(p.query, i * R + r, d.query);
     for (int64_t e = from; e < to; e += block) {
       const int64_t count = std::min(block, to - e);
       if (!gather(d, e, count, r)) break;
@@ -63,86 +63,85 @@ class Forward : Gather<A, M, Per> {
       }
       soften(d, count);
       if (dropout.active) thin(d, e, count);
-      this->add_rows(d.row, d.score, d.value_row, count);
+      this->add_rows(d.row_sum, d.score, d.value_row, count);
     }
   }
 
   A* weights_of(int64_t e) const { return static_cast<A*>(p.weights) + int64_t(p.edge_id[e]) * H; }
 
   // scores -> exp(score - top), after raising top to the block's maximum
-  DYNAGAT_INLINE void soften(Desk<A>& d, int64_t count) const {
+  DYNAGAT_INLINE void soften(Scratch<A>& d, int64_t count) const {
     const int64_t T = tile.vectors, vectors = (count * H + W - 1) / W;
     V* s = reinterpret_cast<V*>(d.score);
-    for (int64_t t = 0; t < T; ++t) d.fall[t] = d.top[t];
+    for (int64_t t = 0; t < T; ++t) d.new_top[t] = d.top[t];
     for (int64_t v = 0, t = 0; v < vectors; ++v, t = t + 1 == T ? 0 : t + 1)
-      d.fall[t] = max(d.fall[t], s[v]);
+      d.new_top[t] = max(d.new_top[t], s[v]);
     if (H % W) {
-      tile.fold(d.fall, d.head, [](A x, A y) { return x > y ? x : y; });
-      tile.spread(d.head, d.fall);
+      tile.fold(d.new_top, d.head_sum, [](A x, A y) { return x > y ? x : y; });
+      tile.spread(d.head_sum, d.new_top);
     }
     raise(d);
-    for (int64_t t = 0; t < T; ++t) d.part[t] = V{};
+    for (int64_t t = 0; t < T; ++t) d.block_weight_sum[t] = V{};
     for (int64_t v = 0, t = 0; v < vectors; ++v, t = t + 1 == T ? 0 : t + 1) {
       s[v] = exp(s[v] - d.top[t]);
-      d.part[t] += s[v];
+      d.block_weight_sum[t] += s[v];
     }
-    for (int64_t t = 0; t < T; ++t) d.total[t] += d.part[t];
+    for (int64_t t = 0; t < T; ++t) d.weight_sum[t] += d.block_weight_sum[t];
   }
 
   // top := fall, and what was summed so far shrinks by exp(old top - new top)
-  DYNAGAT_INLINE void raise(Desk<A>& d) const {
+  DYNAGAT_INLINE void raise(Scratch<A>& d) const {
     bool higher = false;
-    for (int64_t t = 0; t < tile.vectors; ++t) higher |= any_above<A>(d.fall[t], d.top[t]);
+    for (int64_t t = 0; t < tile.vectors; ++t) higher |= any_above<A>(d.new_top[t], d.top[t]);
     if (!higher) return;
-    if (d.fresh) {  // nothing was summed yet
-      d.fresh = false;
-      for (int64_t t = 0; t < tile.vectors; ++t) d.top[t] = d.fall[t];
+    if (d.is_empty) {  // nothing was summed yet
+      d.is_empty = false;
+      for (int64_t t = 0; t < tile.vectors; ++t) d.top[t] = d.new_top[t];
       return;
     }
     for (int64_t t = 0; t < tile.vectors; ++t) {
-      const V shrink = exp(d.top[t] - d.fall[t]);
-      d.top[t] = d.fall[t];
-      d.fall[t] = shrink;
-      d.total[t] *= shrink;
+      d.shrink[t] = exp(d.top[t] - d.new_top[t]);
+      d.top[t] = d.new_top[t];
+      d.weight_sum[t] *= d.shrink[t];
     }
-    const A* shrink = reinterpret_cast<const A*>(d.fall);
+    const A* shrink = reinterpret_cast<const A*>(d.shrink);
     for (int64_t h = 0, v = 0; h < H; ++h)
       for (const int64_t last = v + rows.per_head; v < last; ++v)
-        store(d.row + v * W, load(d.row + v * W) * shrink[h]);
+        store(d.row_sum + v * W, load(d.row_sum + v * W) * shrink[h]);
   }
 
-  void thin(Desk<A>& d, int64_t e, int64_t count) const {
+  void thin(Scratch<A>& d, int64_t e, int64_t count) const {
     for (int64_t b = 0; b < count; ++b) {
-      dropout.factors(p.edge_id[e + b], H, d.factor);
-      for (int64_t h = 0; h < H; ++h) d.score[b * H + h] *= d.factor[h];
+      dropout.factors(p.edge_id[e + b], H, d.dropout_factor);
+      for (int64_t h = 0; h < H; ++h) d.score[b * H + h] *= d.dropout_factor[h];
     }
   }
 
-  void finish(Desk<A>& d, int64_t i) const {
-    A *total = d.head, *inverse = d.head2;
-    tile.fold(d.total, total, [](A x, A y) { return x + y; });
+  void finish(Scratch<A>& d, int64_t i) const {
+    A *total = d.head_sum, *inverse = d.inverse;
+    tile.fold(d.weight_sum, total, [](A x, A y) { return x + y; });
     copy(static_cast<A*>(p.top) + i * H, reinterpret_cast<const A*>(d.top), H);
-    if (d.fresh) {  // a query without keys
+    if (d.is_empty) {  // a query without keys
       for (int64_t h = 0; h < H; ++h) inverse[h] = 0;
     } else {
       tile.for_heads([&](int64_t h, auto like) { put(inverse + h, 1 / get(total + h, like)); });
     }
     for (int64_t h = 0, v = 0; h < H; ++h)
       for (const int64_t last = v + rows.per_head; v < last; ++v)
-        store(d.row + v * W, load(d.row + v * W) * inverse[h]);
-    rows.write(p.out, i, d.row);
+        store(d.row_sum + v * W, load(d.row_sum + v * W) * inverse[h]);
+    rows.write(p.out, i, d.row_sum);
   }
 
   // stored scores -> weights exp(score - top) / total, for edges [from, to) of one query
-  void finish_weights(Desk<A>& d, int64_t from, int64_t to) {
+  void finish_weights(Scratch<A>& d, int64_t from, int64_t to) {
     if (!p.weights || fault) return;
-    tile.spread(d.head2, d.total);  // 1 / total
+    tile.spread(d.inverse, d.weight_sum);  // 1 / total
     V* s = reinterpret_cast<V*>(d.score);
     for (int64_t e = from; e < to; e += block) {
       const int64_t count = std::min(block, to - e), T = tile.vectors;
       for (int64_t b = 0; b < count; ++b) copy<A>(d.score + b * H, weights_of(e + b), H);
       for (int64_t v = 0, t = 0; v * W < count * H; ++v, t = t + 1 == T ? 0 : t + 1)
-        s[v] = exp(s[v] - d.top[t]) * d.total[t];
+        s[v] = exp(s[v] - d.top[t]) * d.weight_sum[t];
       for (int64_t b = 0; b < count; ++b) copy(weights_of(e + b), d.score + b * H, H);
     }
   }
@@ -151,51 +150,51 @@ class Forward : Gather<A, M, Per> {
     const int64_t T = tile.vectors * W, part = 2 * T + P;
     Buffer<A> parts(int64_t(plan.segments.size()) * part);
     parallel_for(plan.segments.size(), p.threads, [&](int64_t n) {
-      auto d = desk();
+      auto d = scratch();
       const Segment& s = plan.segments[n];
       start(d);
       soak(d, s.group, s.relation, s.begin, s.end);
       A* to = &parts[n * part];
       std::memcpy(to, d.top, T * sizeof(A));
-      std::memcpy(to + T, d.total, T * sizeof(A));
-      std::memcpy(to + 2 * T, d.row, P * sizeof(A));
+      std::memcpy(to + T, d.weight_sum, T * sizeof(A));
+      std::memcpy(to + 2 * T, d.row_sum, P * sizeof(A));
     });
     Buffer<A> settled(int64_t(plan.hubs.size()) * 2 * H);  // top and 1 / total of each hub
     parallel_for(plan.hubs.size(), p.threads, [&](int64_t n) {
-      auto d = desk();
+      auto d = scratch();
       const Hub& hub = plan.hubs[n];
       start(d);
       for (int64_t s = hub.first_segment; s < hub.last_segment; ++s) merge(d, &parts[s * part]);
       finish(d, hub.group);
       std::memcpy(&settled[n * 2 * H], d.top, H * sizeof(A));
-      std::memcpy(&settled[n * 2 * H + H], d.head2, H * sizeof(A));
+      std::memcpy(&settled[n * 2 * H + H], d.inverse, H * sizeof(A));
     });
     if (!p.weights) return;
     for (size_t n = 0; n < plan.hubs.size(); ++n) {
       const int64_t first = plan.hubs[n].first_segment;
       parallel_for(plan.hubs[n].last_segment - first, p.threads, [&](int64_t s) {
-        auto d = desk();
+        auto d = scratch();
         tile.spread(&settled[n * 2 * H], d.top);
-        std::memcpy(d.head2, &settled[n * 2 * H + H], H * sizeof(A));
+        std::memcpy(d.inverse, &settled[n * 2 * H + H], H * sizeof(A));
         finish_weights(d, plan.segments[first + s].begin, plan.segments[first + s].end);
       });
     }
   }
 
   // (top, total, row) of the desk joined with those of a later segment
-  void merge(Desk<A>& d, const A* part) const {
+  void merge(Scratch<A>& d, const A* part) const {
     const int64_t T = tile.vectors;
     const A *top = part, *total = part + T * W, *row = part + 2 * T * W;
-    for (int64_t t = 0; t < T; ++t) d.fall[t] = max(d.top[t], load(top + t * W));
+    for (int64_t t = 0; t < T; ++t) d.new_top[t] = max(d.top[t], load(top + t * W));
     raise(d);
     for (int64_t t = 0; t < T; ++t) {
-      d.fall[t] = exp(load(top + t * W) - d.top[t]);
-      d.total[t] += load(total + t * W) * d.fall[t];
+      d.shrink[t] = exp(load(top + t * W) - d.top[t]);
+      d.weight_sum[t] += load(total + t * W) * d.shrink[t];
     }
-    const A* shrink = reinterpret_cast<const A*>(d.fall);
+    const A* shrink = reinterpret_cast<const A*>(d.shrink);
     for (int64_t h = 0, v = 0; h < H; ++h)
       for (const int64_t last = v + rows.per_head; v < last; ++v)
-        store(d.row + v * W, load(d.row + v * W) + load(row + v * W) * shrink[h]);
+        store(d.row_sum + v * W, load(d.row_sum + v * W) + load(row + v * W) * shrink[h]);
   }
 };
 

@@ -11,50 +11,73 @@
 namespace dynagat {
 namespace DYNAGAT_ISA {
 
-// Scratch of one task.
+// Scratch memory of one task. Sums per head exist as tiles (see Tile) and as H plain numbers.
 template <class A>
-struct Desk {
-  Buffer<char> memory;
-  char* next;
-  bool fresh = true;      // no edge was taken in yet
-  const A *q, *dout_row;  // the query's rows: stored, or unpacked into `query` and `dout`
-  const char** next_row;
-  A *query, *keys, *sums, *values, *dout, *score, *raw, *grad, *factor, *factor2, *sums_of_query,
-      *row, *row2, *head, *head2;
-  Vec<A>*partial, *top, *total, *fall, *part, *part2;
+struct Scratch {
+  bool is_empty = true;           // no edge was added to the sums yet
+  const A *query_row, *dout_row;  // the stored row, or its copy in `query` or `dout`
+
+  // Padded rows.
+  A *query, *dout;
+  A* row_sum;               // forward: Σ w value; backward: d query, d key, or U (gatv2)
+  A* value_sum;             // backward: d value
+  A *keys, *sums, *values;  // copies of a block's rows; empty where rows are read in place
+
+  // Numbers per edge of a block and head.
+  A *score, *raw, *grad;  // raw: before LeakyReLU (gat); grad: g
+  Vec<A>* partial;        // one vector per number, whose lanes are still to be added up
+
+  // Numbers per head.
+  A *dropout_factor, *head_sum, *inverse, *delta, *score_grad;  // inverse: 1 / Σ w
+  A* query_sums;                                                // Σ w g, Σ w
+  Vec<A>*top, *new_top, *shrink;                                // shrink: exp(old top - new top)
+  Vec<A>*weight_sum, *product_sum;                              // Σ w, Σ w g
+  Vec<A>*block_weight_sum, *block_product_sum;
+
+  // Rows per edge of a block. The pass by key has rows of dout in value_row, rows of query in
+  // key_row, and (α, ds) in edge_row.
   const A **key_row, **sum_row, **value_row, **edge_row;
   const uint8_t** sign_row;
+  const char** prefetch_row;
 
-  template <class T>
-  T* take(int64_t count) {
-    T* taken = reinterpret_cast<T*>(next);
-    next += (count * sizeof(T) + 63) / 64 * 64;
-    return taken;
+  Scratch(int64_t block, int64_t padded, int64_t heads, int64_t tile, bool rows_are_copied) {
+    int64_t bytes = 0;
+    auto measure = [&](auto*& buffer, int64_t count) {
+      bytes += whole_lines(count * sizeof(*buffer));
+    };
+    for_each_buffer(block, padded, heads, tile, rows_are_copied, measure);
+    memory = Buffer<char>(bytes);
+    char* next = memory.data();
+    auto assign = [&](auto*& buffer, int64_t count) {
+      buffer = reinterpret_cast<std::remove_reference_t<decltype(buffer)>>(next);
+      next += whole_lines(count * sizeof(*buffer));
+    };
+    for_each_buffer(block, padded, heads, tile, rows_are_copied, assign);
   }
 
-  Desk(int64_t block, int64_t padded, int64_t heads, int64_t tile, bool rows_are_copied)
-      : memory(measure(block, padded, heads, tile, rows_are_copied)), next(memory.data()) {
-    const int64_t wide = (block * heads + width<A> - 1) / width<A> * width<A>;
-    const int64_t copies = rows_are_copied ? block : 0;
-    query = take<A>(padded), dout = take<A>(padded), row = take<A>(padded), row2 = take<A>(padded);
-    keys = take<A>(copies * padded), sums = take<A>(copies * padded),
-    values = take<A>(copies * padded);
-    score = take<A>(wide), raw = take<A>(wide), grad = take<A>(wide);
-    factor = take<A>(heads), factor2 = take<A>(heads), sums_of_query = take<A>(2 * heads);
-    head = take<A>(heads), head2 = take<A>(heads);
-    partial = take<Vec<A>>(wide);
-    top = take<Vec<A>>(tile), total = take<Vec<A>>(tile), fall = take<Vec<A>>(tile);
-    part = take<Vec<A>>(tile), part2 = take<Vec<A>>(tile);
-    key_row = take<const A*>(block), sum_row = take<const A*>(block);
-    value_row = take<const A*>(block), edge_row = take<const A*>(block);
-    sign_row = take<const uint8_t*>(block), next_row = take<const char*>(block);
-  }
+ private:
+  Buffer<char> memory;
 
-  static int64_t measure(int64_t block, int64_t padded, int64_t heads, int64_t tile, bool copied) {
-    const int64_t numbers =
-        (4 + (copied ? 3 * block : 0)) * padded + 6 * heads + 3 * (block * heads + 8);
-    const int64_t vectors = block * heads + 8 + 5 * tile;
-    return numbers * sizeof(A) + vectors * 32 + 6 * block * sizeof(void*) + 32 * 64;
+  static int64_t whole_lines(int64_t bytes) { return (bytes + 63) / 64 * 64; }
+
+  // visit(buffer, length): the only list of the lengths.
+  template <class Visit>
+  void for_each_buffer(int64_t block, int64_t padded, int64_t heads, int64_t tile,
+                       bool rows_are_copied, const Visit& visit) {
+    for (auto* row : {&query, &dout, &row_sum, &value_sum}) visit(*row, padded);
+    for (auto* copy : {&keys, &sums, &values}) visit(*copy, rows_are_copied ? block * padded : 0);
+    const int64_t block_heads = (block * heads + width<A> - 1) / width<A> * width<A>;
+    for (auto* number : {&score, &raw, &grad}) visit(*number, block_heads);
+    visit(partial, block_heads);
+    for (auto* number : {&dropout_factor, &head_sum, &inverse, &delta, &score_grad})
+      visit(*number, heads);
+    visit(query_sums, 2 * heads);
+    for (auto* sum : {&top, &new_top, &shrink, &weight_sum, &product_sum, &block_weight_sum,
+                      &block_product_sum})
+      visit(*sum, tile);
+    for (auto* row : {&key_row, &sum_row, &value_row, &edge_row}) visit(*row, block);
+    visit(sign_row, block);
+    visit(prefetch_row, block);
   }
 };
 
@@ -129,7 +152,7 @@ class Gather {
 
   int64_t begin(int64_t i, int64_t r) const { return p.rowptr[i * R + r]; }
   int64_t end(int64_t i, int64_t r) const { return p.rowptr[i * R + r + 1]; }
-  Desk<A> desk() const { return Desk<A>(block, P, H, tile.vectors, copies); }
+  Scratch<A> scratch() const { return Scratch<A>(block, P, H, tile.vectors, copies); }
   void fail(Fault what) { fault = int(what); }
 
   // fn(g) for the groups of a task that are not hubs
@@ -139,7 +162,7 @@ class Gather {
       if (rowptr[(g + 1) * R] - rowptr[g * R] <= plan.longest) fn(g);
   }
 
-  DYNAGAT_INLINE bool gather(Desk<A>& d, int64_t e, int64_t count, int64_t r) {
+  DYNAGAT_INLINE bool gather(Scratch<A>& d, int64_t e, int64_t count, int64_t r) {
     for (int64_t b = 0; b < count; ++b) {
       const int64_t j = p.key_index[e + b];
       if (uint64_t(j) >= uint64_t(p.num_keys)) return fail(Fault::key_index), false;
@@ -153,7 +176,7 @@ class Gather {
     return true;
   }
 
-  bool gather_edges(Desk<A>& d, int64_t e, int64_t count, int64_t r) {
+  bool gather_edges(Scratch<A>& d, int64_t e, int64_t count, int64_t r) {
     for (int64_t b = 0; b < count; ++b) {
       const int64_t id = p.edge_id[e + b];
       if (uint64_t(id) >= uint64_t(p.num_edges)) return fail(Fault::edge_id), false;
@@ -193,11 +216,11 @@ class Gather {
 
   // d.score[b, h], padded with -inf to whole vectors. Signed: also leaves the signs of z.
   template <bool Signed>
-  DYNAGAT_INLINE void score(Desk<A>& d, int64_t e, int64_t count, int64_t i, int64_t r) {
+  DYNAGAT_INLINE void score(Scratch<A>& d, int64_t e, int64_t count, int64_t i, int64_t r) {
     if constexpr (gat) {
       score_gat(d, e, count, i, r);
     } else {
-      const A* q = d.q;
+      const A* q = d.query_row;
       const A* attention = gatv2 ? &a[r * P] : nullptr;
       const V s = all(slope);
       for (int64_t b = 0; b < count; ++b) {
@@ -223,7 +246,7 @@ class Gather {
     }
   }
 
-  void score_gat(Desk<A>& d, int64_t e, int64_t count, int64_t i, int64_t r) {
+  void score_gat(Scratch<A>& d, int64_t e, int64_t count, int64_t i, int64_t r) {
     const A* query = static_cast<const A*>(p.query) + (i * R + r) * H;
     for (int64_t b = 0; b < count; ++b) {
       prefetch_edge(e + b + ahead, r);
