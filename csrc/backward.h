@@ -1,13 +1,15 @@
-// Backward: a pass by query, then a pass by key; every gradient has one owner, so no atomics.
+// Backward: a pass by query, then a pass by key. Each gradient is written by one task, so no
+// atomics are needed.
 //
 //   by query   g_ij = ⟨dout_i, value_j⟩,  δ_i = Σ_j α_ij g_ij,  ds_ij = α_ij (g_ij - δ_i)
 //   by key     dvalue_j = Σ_i α_ij dout_i
-//   gatv2      U = Σ ds · LeakyReLU'(z) over an owner's edges:  downer = a ⊙ U,  da += owner ⊙ U
+//   gatv2      U = Σ ds · LeakyReLU'(z) over the edges of a row x (query or key)
+//              dx = a ⊙ U,  da += x ⊙ U
 //   dpgat      dquery_i = Σ_j ds key_j / √C,  dkey_j = Σ_i ds query_i / √C
-//   gat        both scores: Σ ds · LeakyReLU'
+//   gat        dx = Σ ds · LeakyReLU' over the edges of a score x (of a query or key)
 //
-// The pass by query leaves (α, ds) and, for gatv2, the signs of z per edge: the pass by key then
-// reads one row per edge, of dout. docs/derivation.md has the algebra.
+// The pass by query stores α, ds and, for gatv2, the signs of z of each edge; the pass by key then
+// reads only one row per edge, of dout. docs/derivation.md derives the formulas.
 #pragma once
 #include "gather.h"
 
@@ -17,26 +19,27 @@ namespace DYNAGAT_ISA {
 template <class A, Mechanism M, int Per>
 class Backward : Gather<A, M, Per> {
   using Base = Gather<A, M, Per>;
-  using Base::a, Base::edge_weight, Base::notes, Base::note_bytes, Base::pair, Base::signs_of,
-      Base::fault, Base::begin, Base::end;
+  using Base::a, Base::edge_weight, Base::edge_data, Base::edge_bytes, Base::weight_at,
+      Base::grad_at, Base::signs_at, Base::fault, Base::begin, Base::end;
   using Base::dropout, Base::R, Base::H, Base::P, Base::D, Base::block, Base::ahead, Base::slope,
       Base::scale;
-  using Base::scratch, Base::gather, Base::edge_ids_fit, Base::fail, Base::edge_width;
+  using Base::scratch, Base::gather, Base::edge_ids_are_valid, Base::fail, Base::edge_width;
   using Base::W, Base::gat, Base::gatv2, Base::dpgat, Base::p, Base::rows, Base::tile;
   using typename Base::V;
 
-  Buffer<A> da_parts;  // [tasks + hubs, R, P]: added up in that order
-  Buffer<A> dw_parts;  // [tasks + segments, R, D, edge_width]: Σ ds · LeakyReLU'(z) · e, likewise
+  Buffer<A> da_parts;  // [tasks + hubs, R, P], added up in this order
+  Buffer<A> dw_parts;  // [tasks + segments, R, D, edge_width]: Σ ds · LeakyReLU'(z) · e
 
  public:
   explicit Backward(const Problem& problem) : Base(problem) {}
 
   int run() {
-    if (!rises(p.rowptr, p.num_queries * R, p.num_positions)) return int(Fault::rowptr);
-    if (!rises(p.key_rowptr, p.num_keys * R, p.num_positions)) return int(Fault::key_rowptr);
-    notes = Buffer<uint8_t>(p.num_positions * note_bytes);
+    if (!is_valid_rowptr(p.rowptr, p.num_queries * R, p.num_positions)) return int(Fault::rowptr);
+    if (!is_valid_rowptr(p.key_rowptr, p.num_keys * R, p.num_positions))
+      return int(Fault::key_rowptr);
+    edge_data = Buffer<uint8_t>(p.num_positions * edge_bytes);
     Buffer<A> da(gatv2 ? R * P : 0);
-    if (gatv2) fill(&da[0], R * P);
+    if (gatv2) zero(&da[0], R * P);
     pass_by_query(make_plan(p.rowptr, p.num_queries, R), da);
     if (!fault) pass_by_key(make_plan(p.key_rowptr, p.num_keys, R), da);
     if (gatv2)
@@ -47,10 +50,10 @@ class Backward : Gather<A, M, Per> {
   }
 
  private:
-  static void fill(A* to, int64_t count) { std::memset(to, 0, count * sizeof(A)); }
+  static void zero(A* to, int64_t count) { std::memset(to, 0, count * sizeof(A)); }
 
-  // sum += the parts, in their order
-  static void add_up(A* sum, const Buffer<A>& parts, int64_t count, int64_t size) {
+  // Adds the parts to sum, in order.
+  static void add_parts(A* sum, const Buffer<A>& parts, int64_t count, int64_t size) {
     for (int64_t part = 0; part < count; ++part)
       for (int64_t at = 0; at < size; ++at) sum[at] += parts[part * size + at];
   }
@@ -65,15 +68,15 @@ class Backward : Gather<A, M, Per> {
     parallel_for(plan.tasks(), p.threads, [&](int64_t task) {
       auto d = scratch();
       A *da_part = da_parts.data() + task * da_size, *dw = dw_parts.data() + task * dw_size;
-      if (da_size) fill(da_part, da_size);
-      if (dw_size) fill(dw, dw_size);
-      this->for_task(plan, task, p.rowptr, [&](int64_t i) {
-        settle(d, i);
-        for (int64_t r = 0; r < R; ++r) measure(d, i, r, begin(i, r), end(i, r));
-        add_up_measures(d, d.query_sums);
+      if (da_size) zero(da_part, da_size);
+      if (dw_size) zero(dw, dw_size);
+      this->for_each_group(plan, task, p.rowptr, [&](int64_t i) {
+        start_query(d, i);
+        for (int64_t r = 0; r < R; ++r) weigh(d, i, r, begin(i, r), end(i, r));
+        fold_sums(d, d.query_sums);
         for (int64_t r = 0; r < R; ++r) {
-          clear(d);
-          pull(d, i, r, begin(i, r), end(i, r), d.query_sums, dw);
+          clear_sums(d);
+          differentiate(d, i, r, begin(i, r), end(i, r), d.query_sums, dw);
           finish_query(d, i, r, da_part);
         }
       });
@@ -81,85 +84,86 @@ class Backward : Gather<A, M, Per> {
     if (hubs)
       query_hubs(plan, da_parts.data() + plan.tasks() * da_size,
                  dw_parts.data() + plan.tasks() * dw_size);
-    if (gatv2) add_up(&da[0], da_parts, plan.tasks() + hubs, da_size);
+    if (gatv2) add_parts(&da[0], da_parts, plan.tasks() + hubs, da_size);
     if (D && p.dedge_weight) finish_edge_weight(plan.tasks() + segments, da);
   }
 
   void query_hubs(const Plan& plan, A* da_part, A* dw_part) {
     const int64_t hubs = plan.hubs.size(), segments = plan.segments.size();
     const int64_t da_size = gatv2 ? R * P : 0, dw_size = R * D * edge_width();
-    Buffer<A> measures(segments * 2 * H), sums(hubs * 2 * H), parts(segments * (P + H));
+    Buffer<A> segment_sums(segments * 2 * H), sums(hubs * 2 * H), parts(segments * (P + H));
     parallel_for(segments, p.threads, [&](int64_t n) {
       auto d = scratch();
       const Segment& s = plan.segments[n];
-      settle(d, s.group);
-      measure(d, s.group, s.relation, s.begin, s.end);
-      add_up_measures(d, &measures[n * 2 * H]);
+      start_query(d, s.group);
+      weigh(d, s.group, s.relation, s.begin, s.end);
+      fold_sums(d, &segment_sums[n * 2 * H]);
     });
     std::vector<int64_t> hub_of(segments);
     for (int64_t n = 0; n < hubs; ++n) {
-      fill(&sums[n * 2 * H], 2 * H);
+      zero(&sums[n * 2 * H], 2 * H);
       for (int64_t s = plan.hubs[n].first_segment; s < plan.hubs[n].last_segment; ++s) {
         hub_of[s] = n;
-        for (int64_t h = 0; h < 2 * H; ++h) sums[n * 2 * H + h] += measures[s * 2 * H + h];
+        for (int64_t h = 0; h < 2 * H; ++h) sums[n * 2 * H + h] += segment_sums[s * 2 * H + h];
       }
     }
     parallel_for(segments, p.threads, [&](int64_t n) {
       auto d = scratch();
       const Segment& s = plan.segments[n];
       A* dw = dw_part + n * dw_size;
-      if (dw_size) fill(dw, dw_size);
-      settle(d, s.group);
-      clear(d);
-      pull(d, s.group, s.relation, s.begin, s.end, &sums[hub_of[n] * 2 * H], dw);
-      keep(d, &parts[n * (P + H)]);
+      if (dw_size) zero(dw, dw_size);
+      start_query(d, s.group);
+      clear_sums(d);
+      differentiate(d, s.group, s.relation, s.begin, s.end, &sums[hub_of[n] * 2 * H], dw);
+      save_sums(d, &parts[n * (P + H)]);
     });
     parallel_for(hubs, p.threads, [&](int64_t n) {
       auto d = scratch();
       const Hub& hub = plan.hubs[n];
-      if (da_size) fill(da_part + n * da_size, da_size);
+      if (da_size) zero(da_part + n * da_size, da_size);
       int64_t s = hub.first_segment;
       for (int64_t r = 0; r < R; ++r) {
-        clear(d);
+        clear_sums(d);
         for (; s < hub.last_segment && plan.segments[s].relation == r; ++s)
-          join(d, &parts[s * (P + H)]);
+          add_sums(d, &parts[s * (P + H)]);
         finish_query(d, hub.group, r, da_part + n * da_size);
       }
     });
   }
 
-  // Sums of one owner so far: row_sum (U, or d of the row), value_sum (dvalue), score_grad (gat).
-  void clear(Scratch<A>& d) const {
-    fill(d.row_sum, P);
-    fill(d.value_sum, P);
-    fill(d.score_grad, H);
+  // The sums of one row (query or key): row_sum (U, or its gradient), value_sum (dvalue),
+  // score_grad.
+  void clear_sums(Scratch<A>& d) const {
+    zero(d.row_sum, P);
+    zero(d.value_sum, P);
+    zero(d.score_grad, H);
   }
-  void keep(const Scratch<A>& d, A* part) const {
+  void save_sums(const Scratch<A>& d, A* part) const {
     std::memcpy(part, d.row_sum, P * sizeof(A));
     std::memcpy(part + P, d.score_grad, H * sizeof(A));
   }
-  void join(Scratch<A>& d, const A* part) const {
+  void add_sums(Scratch<A>& d, const A* part) const {
     for (int64_t v = 0; v < P; ++v) d.row_sum[v] += part[v];
     for (int64_t h = 0; h < H; ++h) d.score_grad[h] += part[P + h];
   }
 
-  // Ready the desk for query i: dout, top, and nothing measured yet.
-  void settle(Scratch<A>& d, int64_t i) const {
+  // Loads dout and top of query i and clears its sums.
+  void start_query(Scratch<A>& d, int64_t i) const {
     d.dout_row = rows.read(p.dout, i, d.dout);
-    tile.spread(static_cast<const A*>(p.top) + i * H, d.top);
+    tile.repeat(static_cast<const A*>(p.top) + i * H, d.top);
     for (int64_t t = 0; t < tile.vectors; ++t) d.weight_sum[t] = d.product_sum[t] = V{};
   }
 
-  // Σ w g and Σ w per head, for w = exp(score - top): α = w / Σ w.
-  void add_up_measures(const Scratch<A>& d, A* sums) const {
+  // Σ w g and Σ w per head, where w = exp(score - top), so that α = w / Σ w.
+  void fold_sums(const Scratch<A>& d, A* sums) const {
     tile.fold(d.product_sum, sums, [](A x, A y) { return x + y; });
     tile.fold(d.weight_sum, sums + H, [](A x, A y) { return x + y; });
   }
 
-  // w = exp(score - top) and g of edges [from, to) into their notes; Σ w g into
-  // d.product_sum, Σ w into d.weight_sum. In gat the sign of w tells that of the score before
-  // LeakyReLU.
-  DYNAGAT_INLINE void measure(Scratch<A>& d, int64_t i, int64_t r, int64_t from, int64_t to) {
+  // Stores w = exp(score - top) and g of edges [from, to), and adds them to d.product_sum (Σ w g)
+  // and d.weight_sum (Σ w). For gat, w is stored as -w where the score before LeakyReLU is not
+  // positive.
+  DYNAGAT_INLINE void weigh(Scratch<A>& d, int64_t i, int64_t r, int64_t from, int64_t to) {
     if (from == to) return;
     if (!gat) d.query_row = rows.read(p.query, i * R + r, d.query);
     const int64_t T = tile.vectors;
@@ -172,7 +176,7 @@ class Backward : Gather<A, M, Per> {
         sum_per_head<Per, A>(H, rows.per_head, d.partial + b * H,
                              [&](int64_t v) { return load(d.dout_row + v * W) * load(x + v * W); });
       }
-      this->add_up_heads(d.partial, count, d.grad);
+      this->sum_lanes(d.partial, count, d.grad);
       if ((dropout.active || p.dweights) && !adjust(d, e, count)) return;
       V *s = reinterpret_cast<V*>(d.score), *g = reinterpret_cast<V*>(d.grad);
       for (int64_t t = 0; t < T; ++t) d.block_weight_sum[t] = d.block_product_sum[t] = V{};
@@ -189,15 +193,15 @@ class Backward : Gather<A, M, Per> {
         for (int64_t at = 0; at < count * H; ++at)
           if (!(d.raw[at] > 0)) d.score[at] = -d.score[at];
       for (int64_t b = 0; b < count; ++b) {
-        copy(pair(e + b), d.score + b * H, H);
-        copy(pair(e + b) + H, d.grad + b * H, H);
+        copy(weight_at(e + b), d.score + b * H, H);
+        copy(grad_at(e + b), d.grad + b * H, H);
       }
     }
   }
 
   // g := factor · g + dweights
   bool adjust(Scratch<A>& d, int64_t e, int64_t count) {
-    if (!edge_ids_fit(e, count)) return false;
+    if (!edge_ids_are_valid(e, count)) return false;
     for (int64_t b = 0; b < count; ++b) {
       const int64_t id = p.edge_id[e + b];
       if (dropout.active) {
@@ -211,9 +215,10 @@ class Backward : Gather<A, M, Per> {
     return true;
   }
 
-  // (w, g) -> (α after dropout, ds) in the notes; what the query owns into d.row_sum, d.score_grad.
-  DYNAGAT_INLINE void pull(Scratch<A>& d, int64_t i, int64_t r, int64_t from, int64_t to,
-                           const A* sums, A* dw) {
+  // Replaces the stored (w, g) of edges [from, to) by (α after dropout, ds), and adds the edges to
+  // the query's gradient in d.row_sum or d.score_grad.
+  DYNAGAT_INLINE void differentiate(Scratch<A>& d, int64_t i, int64_t r, int64_t from, int64_t to,
+                                    const A* sums, A* dw) {
     if (from == to || fault) return;
     A *delta = d.delta, *inverse = d.inverse;
     tile.for_heads([&](int64_t h, auto like) {
@@ -222,18 +227,18 @@ class Backward : Gather<A, M, Per> {
       put(delta + h, over * get(sums + h, like));
     });
     for (int64_t e = from; e < to; ++e) {
-      A *weight = pair(e), *ds = weight + H;
+      A *weight = weight_at(e), *ds = weight + H;
       tile.for_heads([&](int64_t h, auto like) {
         const auto w = get(weight + h, like), over = get(inverse + h, like);
-        const auto slack = get(ds + h, like) - get(delta + h, like);
+        const auto excess = get(ds + h, like) - get(delta + h, like);
         if constexpr (gat) {
           const auto alpha = (w < 0 ? -w : w) * over;
           put(weight + h, alpha);
-          put(ds + h, (w < 0 ? alpha * slope : alpha) * slack);
+          put(ds + h, (w < 0 ? alpha * slope : alpha) * excess);
         } else {
           const auto alpha = w * over;
           put(weight + h, alpha);
-          put(ds + h, (dpgat ? alpha * scale : alpha) * slack);
+          put(ds + h, (dpgat ? alpha * scale : alpha) * excess);
         }
       });
       if (dropout.active) {
@@ -241,18 +246,18 @@ class Backward : Gather<A, M, Per> {
         for (int64_t h = 0; h < H; ++h) weight[h] *= d.dropout_factor[h];
       }
     }
-    if constexpr (gat) add_scores(d, from, to, [&](int64_t e) { return pair(e) + H; });
-    if constexpr (gatv2) pull_signs(d, from, to);
-    if constexpr (dpgat) pull_keys(d, from, to, r);
-    if (D) pull_edges(d, i, r, from, to, dw);
+    if constexpr (gat) add_scores(d, from, to, [&](int64_t e) { return grad_at(e); });
+    if constexpr (gatv2) add_slopes(d, from, to);
+    if constexpr (dpgat) add_keys(d, from, to, r);
+    if (D) differentiate_edge_features(d, i, r, from, to, dw);
   }
 
-  // score_grad += Σ ds, block by block: a long sum keeps its last digits
+  // score_grad += Σ ds, block by block, which is more accurate for long sums.
   template <class Ds>
   void add_scores(Scratch<A>& d, int64_t from, int64_t to, const Ds& ds_of) const {
     for (int64_t start = from; start < to; start += block) {
       A* sum = d.head_sum;
-      fill(sum, H);
+      zero(sum, H);
       for (int64_t e = start; e < std::min(start + block, to); ++e)
         for (int64_t h = 0; h < H; ++h) sum[h] += ds_of(e)[h];
       for (int64_t h = 0; h < H; ++h) d.score_grad[h] += sum[h];
@@ -260,7 +265,7 @@ class Backward : Gather<A, M, Per> {
   }
 
   // row_sum += Σ_e ds · LeakyReLU'(z)
-  DYNAGAT_INLINE void pull_signs(Scratch<A>& d, int64_t from, int64_t to) {
+  DYNAGAT_INLINE void add_slopes(Scratch<A>& d, int64_t from, int64_t to) {
     const V s = all(slope);
     for_groups<Per, 4>(rows.vectors, rows.per_head,
                        [&](int64_t v, auto group, const int64_t* head) {
@@ -269,8 +274,8 @@ class Backward : Gather<A, M, Per> {
       DYNAGAT_UNROLL
       for (int k = 0; k < G; ++k) sum[k] = load(d.row_sum + (v + k) * W);
       for (int64_t e = from; e < to; ++e) {
-        const A* ds = pair(e) + H;
-        slopes<G>(signs_of(e) + v, s, factor);
+        const A* ds = grad_at(e);
+        slopes<G>(signs_at(e) + v, s, factor);
         DYNAGAT_UNROLL
         for (int k = 0; k < G; ++k) sum[k] += ds[head[k]] * factor[k];
       }
@@ -280,26 +285,27 @@ class Backward : Gather<A, M, Per> {
   }
 
   // row_sum += Σ_e ds · (key_j + W_e e_ij)
-  void pull_keys(Scratch<A>& d, int64_t from, int64_t to, int64_t r) {
+  void add_keys(Scratch<A>& d, int64_t from, int64_t to, int64_t r) {
     for (int64_t e = from; e < to; e += block) {
       const int64_t count = std::min(block, to - e);
       if (!gather(d, e, count, r)) return;
-      for (int64_t b = 0; b < count; ++b) copy(d.score + b * H, pair(e + b) + H, H);
+      for (int64_t b = 0; b < count; ++b) copy(d.score + b * H, grad_at(e + b), H);
       this->add_rows(d.row_sum, d.score, d.sum_row, count);
     }
   }
 
   // Per edge t = ds · LeakyReLU'(z) (dpgat: ds · query):  dw += t ⊗ e,  de = W_eᵀ (a ⊙ t)
-  void pull_edges(Scratch<A>& d, int64_t i, int64_t r, int64_t from, int64_t to, A* dw) {
+  void differentiate_edge_features(Scratch<A>& d, int64_t i, int64_t r, int64_t from, int64_t to,
+                                   A* dw) {
     const int64_t wide = edge_width();
     if (dpgat) d.query_row = rows.read(p.query, i * R + r, d.query);
     A* t = d.value_sum;  // free in the pass by query
     for (int64_t e = from; e < to; ++e) {
-      const A* ds = pair(e) + H;
+      const A* ds = grad_at(e);
       if constexpr (gat) std::memcpy(t, ds, H * sizeof(A));
       for (int64_t v = 0; !gat && v < rows.vectors; ++v) {
         V factor;
-        if constexpr (gatv2) slopes<1>(signs_of(e) + v, all(slope), &factor);
+        if constexpr (gatv2) slopes<1>(signs_at(e) + v, all(slope), &factor);
         else factor = load(d.query_row + v * W);
         store(t + v * W, ds[v / rows.per_head] * factor);
       }
@@ -331,23 +337,23 @@ class Backward : Gather<A, M, Per> {
     }
   }
 
-  // da += owner ⊙ U,  row_sum = a ⊙ U
-  DYNAGAT_INLINE void scale_by_a(Scratch<A>& d, int64_t r, const A* owner, A* da_part) const {
+  // da += x ⊙ U and row_sum = a ⊙ U, where x is the row and U is row_sum so far.
+  DYNAGAT_INLINE void scale_by_a(Scratch<A>& d, int64_t r, const A* x, A* da_part) const {
     A* sum = da_part + r * P;
     const A* attention = &a[r * P];
     for (int64_t v = 0; v < P; v += W) {
       const V u = load(d.row_sum + v);
-      store(sum + v, load(sum + v) + load(owner + v) * u);
+      store(sum + v, load(sum + v) + load(x + v) * u);
       store(d.row_sum + v, load(attention + v) * u);
     }
   }
 
-  // dw holds Σ t ⊗ e. gatv2: dW_e = a ⊙ that, and da gets W_e ⊙ that.
+  // dw_parts add up to S = Σ t ⊗ e. dW_e = S; for gatv2, dW_e = a ⊙ S and da += W_e ⊙ S.
   void finish_edge_weight(int64_t parts, Buffer<A>& da) {
     const int64_t wide = edge_width(), size = R * D * wide;
     Buffer<A> sum(size);
-    fill(&sum[0], size);
-    add_up(&sum[0], dw_parts, parts, size);
+    zero(&sum[0], size);
+    add_parts(&sum[0], dw_parts, parts, size);
     auto* dw = static_cast<A*>(p.dedge_weight);
     const int64_t stride = rows.per_head * W, channels = gat ? 1 : p.channels;
     for (int64_t r = 0; r < R; ++r)
@@ -369,17 +375,17 @@ class Backward : Gather<A, M, Per> {
     parallel_for(plan.tasks(), p.threads, [&](int64_t task) {
       auto d = scratch();
       A* da_part = da_parts.data() + task * da_size;
-      if (da_size) fill(da_part, da_size);
-      this->for_task(plan, task, p.key_rowptr, [&](int64_t j) {
+      if (da_size) zero(da_part, da_size);
+      this->for_each_group(plan, task, p.key_rowptr, [&](int64_t j) {
         for (int64_t r = 0; r < R; ++r) {
-          clear(d);
-          collect(d, r, p.key_rowptr[j * R + r], p.key_rowptr[j * R + r + 1]);
+          clear_sums(d);
+          add_transposed(d, r, p.key_rowptr[j * R + r], p.key_rowptr[j * R + r + 1]);
           finish_key(d, j, r, da_part);
         }
       });
     });
     if (hubs) key_hubs(plan, da_parts.data() + plan.tasks() * da_size);
-    if (gatv2) add_up(&da[0], da_parts, plan.tasks() + hubs, da_size);
+    if (gatv2) add_parts(&da[0], da_parts, plan.tasks() + hubs, da_size);
   }
 
   void key_hubs(const Plan& plan, A* da_part) {
@@ -389,20 +395,20 @@ class Backward : Gather<A, M, Per> {
     parallel_for(segments, p.threads, [&](int64_t n) {
       auto d = scratch();
       const Segment& s = plan.segments[n];
-      clear(d);
-      collect(d, s.relation, s.begin, s.end);
-      keep(d, &parts[n * size]);
+      clear_sums(d);
+      add_transposed(d, s.relation, s.begin, s.end);
+      save_sums(d, &parts[n * size]);
       std::memcpy(&parts[n * size + P + H], d.value_sum, P * sizeof(A));
     });
     parallel_for(plan.hubs.size(), p.threads, [&](int64_t n) {
       auto d = scratch();
       const Hub& hub = plan.hubs[n];
-      if (da_size) fill(da_part + n * da_size, da_size);
+      if (da_size) zero(da_part + n * da_size, da_size);
       int64_t s = hub.first_segment;
       for (int64_t r = 0; r < R; ++r) {
-        clear(d);
+        clear_sums(d);
         for (; s < hub.last_segment && plan.segments[s].relation == r; ++s) {
-          join(d, &parts[s * size]);
+          add_sums(d, &parts[s * size]);
           for (int64_t v = 0; v < P; ++v) d.value_sum[v] += parts[s * size + P + H + v];
         }
         finish_key(d, hub.group, r, da_part + n * da_size);
@@ -412,7 +418,7 @@ class Backward : Gather<A, M, Per> {
 
   // Transposed edges [from, to) of one key: value_sum += α dout,  row_sum += ds · (LeakyReLU'(z) or
   // query)
-  DYNAGAT_INLINE void collect(Scratch<A>& d, int64_t r, int64_t from, int64_t to) {
+  DYNAGAT_INLINE void add_transposed(Scratch<A>& d, int64_t r, int64_t from, int64_t to) {
     for (int64_t t = from; t < to; t += block) {
       const int64_t count = std::min(block, to - t);
       for (int64_t b = 0; b < count; ++b) {
@@ -421,27 +427,27 @@ class Backward : Gather<A, M, Per> {
         if (uint64_t(e) >= uint64_t(p.num_positions)) return fail(Fault::key_position);
         d.value_row[b] = rows.read(p.dout, i, d.values + b * (rows.direct ? 0 : P));
         if (dpgat) d.key_row[b] = rows.read(p.query, i * R + r, d.keys + b * (rows.direct ? 0 : P));
-        d.edge_row[b] = pair(e);
-        if (gatv2) d.sign_row[b] = signs_of(e);
-        d.prefetch_row[b] = next_rows(std::min(t + b + ahead, p.num_positions - 1), r);
+        d.edge_row[b] = weight_at(e);
+        if (gatv2) d.sign_row[b] = signs_at(e);
+        d.prefetch_row[b] = prefetch_transposed(std::min(t + b + ahead, p.num_positions - 1), r);
       }
       if constexpr (gat) add_scores(d, 0, count, [&](int64_t b) { return d.edge_row[b] + H; });
-      add_collected(d, count);
+      add_block(d, count);
     }
   }
 
-  // Where the row of dout of a later edge starts; asks for the rest that edge needs at once.
-  DYNAGAT_INLINE const char* next_rows(int64_t t, int64_t r) {
+  // Prefetches what a later edge needs except its row of dout, and returns where that row starts.
+  DYNAGAT_INLINE const char* prefetch_transposed(int64_t t, int64_t r) {
     const int64_t i = p.key_query[t], e = p.key_position[t];
-    const char* note = reinterpret_cast<const char*>(notes.data() + e * note_bytes);
-    prefetch(note, note_bytes);
-    __builtin_prefetch(note + note_bytes - 1);
+    const char* data = reinterpret_cast<const char*>(edge_data.data() + e * edge_bytes);
+    prefetch(data, edge_bytes);
+    __builtin_prefetch(data + edge_bytes - 1);
     if (dpgat) prefetch(rows.at(p.query, i * R + r), rows.bytes);
     return rows.at(p.dout, i);
   }
 
-  DYNAGAT_INLINE void add_collected(Scratch<A>& d, int64_t count) const {
-    const int64_t stride = rows.bytes / rows.vectors;  // stored bytes behind one vector
+  DYNAGAT_INLINE void add_block(Scratch<A>& d, int64_t count) const {
+    const int64_t stride = rows.bytes / rows.vectors;  // stored bytes per vector
     const V s = all(slope);
     for_groups<Per, 4>(rows.vectors, rows.per_head,
                        [&](int64_t v, auto group, const int64_t* head) {

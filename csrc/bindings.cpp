@@ -1,4 +1,4 @@
-// The only file that knows Python: pointers and sizes in, one sentence out when a number is wrong.
+// Python bindings, the only file that uses Python. Invalid indices raise a ValueError.
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/pair.h>
@@ -19,14 +19,15 @@ using Address = uintptr_t;
 
 namespace {
 
-struct Choice {
+struct InstructionSet {
   const char* name;
   Kernel* by_mechanism[3];
   Floor* floor;
 };
 
-// The best instruction set of this machine that the build has; DYNAGAT_ISA names a lesser one.
-Choice choose_kernels() {
+// The best instruction set that both the machine and the build have; DYNAGAT_ISA sets an upper
+// limit.
+InstructionSet choose_kernels() {
   const char* wanted = std::getenv("DYNAGAT_ISA");
   const std::string limit = wanted && *wanted ? wanted : "avx512";
 #ifdef DYNAGAT_X86
@@ -45,7 +46,7 @@ Choice choose_kernels() {
   return {"baseline", {baseline::gat, baseline::gatv2, baseline::dpgat}, baseline::gather_floor};
 }
 
-const Choice kernels = choose_kernels();
+const InstructionSet kernels = choose_kernels();
 
 void run(const Problem& problem, bool backward) {
   int fault;
@@ -57,7 +58,7 @@ void run(const Problem& problem, bool backward) {
                                       "key_rowptr", "key_query", "key_position"};
   if (fault)
     throw nb::value_error(
-        (std::string("the graph's ") + names[fault] + " holds a number that its sizes do not allow")
+        (std::string("the graph's ") + names[fault] + " holds an index that is out of range")
             .c_str());
 }
 
@@ -69,7 +70,8 @@ void group_edges(const std::vector<std::pair<Address, int>>& edges, int64_t num_
   };
   auto array = [&](int n) { return reinterpret_cast<int32_t*>(arrays[n]); };
   if (edges.size() != 4 || sizes.size() != 3 || loops.size() != 2 || arrays.size() != 6)
-    throw nb::value_error("group takes 4 edge arrays, 3 sizes, 2 loop numbers and 6 results");
+    throw nb::value_error(
+        "group needs 4 edge arrays, 3 sizes, 2 loop arguments and 6 result arrays");
   const Edges from{index(0), index(1), index(2), index(3), num_edges};
   const Grouping to{sizes[0], sizes[1], sizes[2], loops[0], loops[1], array(0),
                     array(1), array(2), array(3), array(4), array(5)};
@@ -86,7 +88,7 @@ void group_edges(const std::vector<std::pair<Address, int>>& edges, int64_t num_
                             .c_str());
 }
 
-// A fingerprint of an array's bytes: the sum of a hash of each 64-bit word and its place.
+// A checksum of an array: the sum over its 64-bit words of a hash of the word and its position.
 uint64_t checksum(Address data, int64_t bytes, int threads) {
   nb::gil_scoped_release release;
   constexpr int64_t chunk = 1 << 15;
@@ -108,7 +110,7 @@ uint64_t checksum(Address data, int64_t bytes, int threads) {
   return sum;
 }
 
-// An uninitialised torch tensor on pooled memory, which returns to the pool with the tensor.
+// An uninitialised torch tensor. Its memory comes from the pool and returns to it with the tensor.
 nb::ndarray<nb::pytorch> allocate(const std::vector<size_t>& shape, int kind) {
   static const nb::dlpack::dtype types[] = {
       nb::dtype<float>(), nb::dtype<double>(), {4, 16, 1}, {2, 16, 1}};  // 4: bfloat, 2: float
@@ -120,174 +122,180 @@ nb::ndarray<nb::pytorch> allocate(const std::vector<size_t>& shape, int kind) {
                                   types[kind]);
 }
 
-// arrays: rowptr, key [E], scores [heads, E], effects [heads, keys] in, place [heads, keys] out
+// arrays: rowptr, key [E], scores [heads, E], effects [heads, keys]; result: position [heads, keys]
 void rank(const std::vector<Address>& arrays, int64_t queries, int64_t keys, int64_t edges,
           int64_t heads, int threads) {
-  bool sound;
+  bool valid;
   {
     nb::gil_scoped_release release;
-    sound = rank_keys(reinterpret_cast<const int32_t*>(arrays.at(0)),
+    valid = rank_keys(reinterpret_cast<const int32_t*>(arrays.at(0)),
                       reinterpret_cast<const int32_t*>(arrays.at(1)),
                       reinterpret_cast<const double*>(arrays.at(2)),
                       reinterpret_cast<const double*>(arrays.at(3)), queries, keys, edges, heads,
                       reinterpret_cast<int32_t*>(arrays.at(4)), threads);
   }
-  if (!sound) throw nb::value_error("the rows hold a number that their sizes do not allow");
+  if (!valid)
+    throw nb::value_error("rowptr or key_index holds a value that their sizes do not allow");
 }
 
-using Given = nb::ndarray<nb::ro, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+using IndexArray = nb::ndarray<nb::ro, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 using Nodes = nb::ndarray<const int64_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 using Ints = nb::ndarray<const int32_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 template <class T>
-using Made = nb::ndarray<nb::numpy, T, nb::ndim<1>>;
+using OutputArray = nb::ndarray<nb::numpy, T, nb::ndim<1>>;
 
-Index read_index(const Given& array, const char* name) {
+Index read_index(const IndexArray& array, const char* name) {
   const auto type = array.dtype();
   if (type.code != uint8_t(nb::dlpack::dtype_code::Int) || (type.bits != 32 && type.bits != 64))
     throw nb::type_error((std::string(name) + " must hold int32 or int64").c_str());
   return {array.data(), type.bits / 8};
 }
 
-// rowptr, key_index and, if there is one, edge_id
-Neighbours read_neighbours(const std::vector<Given>& arrays) {
+// arrays: rowptr, key_index and optionally edge_id
+Neighbours read_neighbours(const std::vector<IndexArray>& arrays) {
   if (arrays.size() < 2 || arrays.size() > 3 || arrays[0].size() < 1)
-    throw nb::value_error("rows are rowptr, of one number at least, key_index and perhaps edge_id");
+    throw nb::value_error(
+        "rows must be rowptr (with one number at least), key_index and optionally edge_id");
   Neighbours from{read_index(arrays[0], "rowptr"), read_index(arrays[1], "key_index"), Index(),
                   int64_t(arrays[0].size()) - 1, int64_t(arrays[1].size())};
   if (arrays.size() == 3) from.edge_id = read_index(arrays[2], "edge_id");
   if (arrays.size() == 3 && arrays[2].size() != arrays[1].size())
-    throw nb::value_error("edge_id must have one number per edge, as key_index has");
-  if (from.nodes > INT32_MAX) throw nb::value_error("there can be no more than 2^31 - 1 nodes");
+    throw nb::value_error("edge_id must have the same length as key_index");
+  if (from.nodes > INT32_MAX) throw nb::value_error("a graph must have fewer than 2^31 nodes");
   return from;
 }
 
-void tell(const Alarm& alarm) {
+void throw_if_set(const FirstError& error) {
   static const char* const texts[] = {
       "",
       "rowptr must rise from 0 to the number of edges, but does not",
-      "key_index holds a number that is no node",
-      "a number that is no node was given, or there is none to draw from",
+      "key_index holds an index that is not a node",
+      "a given index is no node of the graph, or the graph has no node to draw from",
       "a node was given twice",
-      "memory is lacking",
-      "a sample can have no more than 2^31 - 1 edges and nodes"};
-  if (alarm.get() == Trouble::memory) throw std::bad_alloc();
-  if (alarm) throw nb::value_error(texts[int(alarm.get())]);
+      "out of memory",
+      "a sample must have fewer than 2^31 edges and nodes"};
+  if (error.get() == Error::memory) throw std::bad_alloc();
+  if (error) throw nb::value_error(texts[int(error.get())]);
 }
 
 template <class T>
-Made<T> hand_over(Array<T>&& array) {
+OutputArray<T> to_python(Array<T>&& array) {
   auto* held = new Array<T>(std::move(array));
   nb::capsule owner(held, [](void* at) noexcept { delete static_cast<Array<T>*>(at); });
-  return Made<T>(held->data(), {size_t(held->count)}, owner);
+  return OutputArray<T>(held->data(), {size_t(held->count)}, owner);
 }
 
-nb::tuple hand_over(Picks&& picks) {
-  return nb::make_tuple(hand_over(std::move(picks.rowptr)), hand_over(std::move(picks.key)),
-                        hand_over(std::move(picks.edge)));
+nb::tuple to_python(Picks&& picks) {
+  return nb::make_tuple(to_python(std::move(picks.rowptr)), to_python(std::move(picks.key)),
+                        to_python(std::move(picks.edge)));
 }
 
-// nodes, [(rowptr, key, edge) of each layer], new nodes of each hop, edges of each hop
-nb::tuple sample(const std::vector<Given>& rows, const Nodes& seeds,
+// Returns nodes, [(rowptr, key, edge) of each layer], new nodes of each hop, edges of each hop.
+nb::tuple sample(const std::vector<IndexArray>& rows, const Nodes& seeds,
                  const std::vector<int64_t>& fanouts, bool replace, bool layered, uint64_t seed,
                  int threads) {
   const Neighbours from = read_neighbours(rows);
   if (int64_t(seeds.size()) > from.nodes) throw nb::value_error("a node was given twice");
-  Alarm alarm;
+  FirstError error;
   Array<int64_t> node;
   std::vector<Picks> layers;
   std::vector<int64_t> new_nodes, num_edges;
   {
     nb::gil_scoped_release release;
-    Sample sample(from, seeds.data(), int64_t(seeds.size()), alarm);
-    for (size_t hop = 0; hop < fanouts.size() && !alarm; ++hop)
+    Sample sample(from, seeds.data(), int64_t(seeds.size()), error);
+    for (size_t hop = 0; hop < fanouts.size() && !error; ++hop)
       sample.hop(int64_t(hop), {fanouts[hop], replace}, seed, layered, threads);
     node = sample.node.resized(sample.node.count);
     layers = std::move(sample.layers);
     new_nodes = std::move(sample.new_nodes), num_edges = std::move(sample.num_edges);
   }
-  tell(alarm);
-  nb::list found;
-  for (Picks& picks : layers) found.append(hand_over(std::move(picks)));
-  return nb::make_tuple(hand_over(std::move(node)), found, new_nodes, num_edges);
+  throw_if_set(error);
+  nb::list layer_arrays;
+  for (Picks& picks : layers) layer_arrays.append(to_python(std::move(picks)));
+  return nb::make_tuple(to_python(std::move(node)), layer_arrays, new_nodes, num_edges);
 }
 
-nb::tuple pick(const std::vector<Given>& rows, const Nodes& queries, int64_t fanout, bool replace,
-               uint64_t seed, uint64_t stage, int threads) {
+nb::tuple pick(const std::vector<IndexArray>& rows, const Nodes& queries, int64_t fanout,
+               bool replace, uint64_t seed, uint64_t stage, int threads) {
   const Neighbours from = read_neighbours(rows);
   for (size_t n = 0; n < queries.size(); ++n)
     if (uint64_t(queries.data()[n]) >= uint64_t(from.nodes))
-      throw nb::value_error("a number that is no node was given");
-  Alarm alarm;
+      throw nb::value_error("queries hold an index that is no node of the graph");
+  FirstError error;
   Picks picks;
   {
     nb::gil_scoped_release release;
     picks = HopSampler(from, queries.data(), int64_t(queries.size()), {fanout, replace},
-                       Stream(seed, stage), alarm)
+                       Stream(seed, stage), error)
                 .run(threads);
   }
-  tell(alarm);
-  return hand_over(std::move(picks));
+  throw_if_set(error);
+  return to_python(std::move(picks));
 }
 
-// The nodes visited, each once, in rising order. kind: 0 walks, 1 nodes, 2 edges
-Made<int64_t> visit(const std::vector<Given>& rows, int kind, int64_t count, int64_t length,
-                    const Nodes& live, uint64_t seed, int threads) {
+// Returns the visited nodes, sorted, without duplicates. kind: 0 walks, 1 nodes, 2 edges
+OutputArray<int64_t> visit(const std::vector<IndexArray>& rows, int kind, int64_t count,
+                           int64_t length, const Nodes& live, uint64_t seed, int threads) {
   const Neighbours from = read_neighbours(rows);
   if (count < 0 || length < 0) throw nb::value_error("count and length must not be negative");
-  if (count > INT32_MAX / (length + 1)) throw nb::value_error("a sample visits too many nodes");
-  Alarm alarm;
+  if (count > INT32_MAX / (length + 1))
+    throw nb::value_error("count * (length + 1) must be less than 2^31");
+  FirstError error;
   Array<int64_t> visited(count * (kind == 0 ? length + 1 : kind == 1 ? 1 : 2));
   {
     nb::gil_scoped_release release;
     int64_t* to = visited.data();
-    if (kind == 0) walk(from, count, length, seed, to, threads, alarm);
-    else if (kind == 1) draw_nodes(from, count, seed, to, threads, alarm);
-    else draw_edges(from, live.data(), int64_t(live.size()), count, seed, to, threads, alarm);
-    if (!alarm) {
+    if (kind == 0) walk(from, count, length, seed, to, threads, error);
+    else if (kind == 1) draw_nodes(from, count, seed, to, threads, error);
+    else draw_edges(from, live.data(), int64_t(live.size()), count, seed, to, threads, error);
+    if (!error) {
       std::sort(to, to + visited.count);
       visited.count = std::unique(to, to + visited.count) - to;
       visited = visited.resized(visited.count);
     }
   }
-  tell(alarm);
-  return hand_over(std::move(visited));
+  throw_if_set(error);
+  return to_python(std::move(visited));
 }
 
-nb::tuple induce(const std::vector<Given>& rows, const Nodes& nodes, int threads) {
+nb::tuple induce(const std::vector<IndexArray>& rows, const Nodes& nodes, int threads) {
   const Neighbours from = read_neighbours(rows);
   if (int64_t(nodes.size()) > from.nodes) throw nb::value_error("a node was given twice");
-  Alarm alarm;
+  FirstError error;
   Picks picks;
   {
     nb::gil_scoped_release release;
-    picks = Induced(from, int64_t(nodes.size()), alarm).run(nodes.data(), threads);
+    picks = Induced(from, int64_t(nodes.size()), error).run(nodes.data(), threads);
   }
-  tell(alarm);
-  return hand_over(std::move(picks));
+  throw_if_set(error);
+  return to_python(std::move(picks));
 }
 
-// key_rowptr, key_query, key_position
+// Returns key_rowptr, key_query, key_position.
 nb::tuple transpose_rows(const Ints& rowptr, const Ints& key, int64_t keys, int threads) {
-  if (rowptr.size() < 1) throw nb::value_error("rowptr must have one number at least");
+  if (rowptr.size() < 1) throw nb::value_error("rowptr must not be empty");
   if (keys < 0 || keys > INT32_MAX) throw nb::value_error("keys must lie in [0, 2^31)");
   const int64_t edges = int64_t(key.size());
   Array<int32_t> start(keys + 1), query(edges), position(edges);
-  bool fine;
+  bool valid;
   {
     nb::gil_scoped_release release;
-    fine = transpose(rowptr.data(), key.data(), int64_t(rowptr.size()) - 1, keys, edges,
-                     start.data(), query.data(), position.data(), threads);
+    valid = transpose(rowptr.data(), key.data(), int64_t(rowptr.size()) - 1, keys, edges,
+                      start.data(), query.data(), position.data(), threads);
   }
-  if (!fine) throw nb::value_error("the rows hold a number that their sizes do not allow");
-  return nb::make_tuple(hand_over(std::move(start)), hand_over(std::move(query)),
-                        hand_over(std::move(position)));
+  if (!valid)
+    throw nb::value_error("rowptr or key_index holds a value that their sizes do not allow");
+  return nb::make_tuple(to_python(std::move(start)), to_python(std::move(query)),
+                        to_python(std::move(position)));
 }
 
-// rowptr, key_index, edge_id of edges (query, key): rows by query, in the caller's order
-nb::tuple group_rows(const Given& query, const Given& key, int64_t nodes, int threads) {
+// Returns rowptr, key_index, edge_id: the edges grouped by query, otherwise in the caller's order.
+nb::tuple group_rows(const IndexArray& query, const IndexArray& key, int64_t nodes, int threads) {
   const int64_t edges = int64_t(query.size());
   if (nodes < 0 || nodes > INT32_MAX || edges > INT32_MAX || query.size() != key.size())
-    throw nb::value_error("query_index and key_index must have one number per edge, below 2^31");
+    throw nb::value_error(
+        "query_index and key_index must have equal lengths below 2^31, and nodes must lie in [0, "
+        "2^31)");
   const Edges from{read_index(query, "query_index"), read_index(key, "key_index"), {}, {}, edges};
   Array<int32_t> rowptr(nodes + 1), key_index(edges), edge_id(edges);
   BadIndex bad;
@@ -298,9 +306,9 @@ nb::tuple group_rows(const Given& query, const Given& key, int64_t nodes, int th
                    threads);
     if (!bad.argument)
       sort_by_row(edges, nodes, rowptr.data(), threads, [&](int64_t e) { return from.query[e]; },
-                  [&](int32_t place, int64_t e) {
-        key_index[place] = int32_t(from.key[e]);
-        edge_id[place] = int32_t(e);
+                  [&](int32_t position, int64_t e) {
+        key_index[position] = int32_t(from.key[e]);
+        edge_id[position] = int32_t(e);
       });
   }
   if (bad.argument)
@@ -308,19 +316,19 @@ nb::tuple group_rows(const Given& query, const Given& key, int64_t nodes, int th
                            " must lie in [0, " + std::to_string(nodes) + "), but holds " +
                            std::to_string(bad.value))
                               .c_str());
-  return nb::make_tuple(hand_over(std::move(rowptr)), hand_over(std::move(key_index)),
-                        hand_over(std::move(edge_id)));
+  return nb::make_tuple(to_python(std::move(rowptr)), to_python(std::move(key_index)),
+                        to_python(std::move(edge_id)));
 }
 
 void gather(Address table, int64_t rows, int64_t bytes, const Nodes& index, Address out,
             int threads) {
-  bool fine;
+  bool valid;
   {
     nb::gil_scoped_release release;
-    fine = gather_rows(reinterpret_cast<const char*>(table), rows, bytes, index.data(),
-                       int64_t(index.size()), reinterpret_cast<char*>(out), threads);
+    valid = gather_rows(reinterpret_cast<const char*>(table), rows, bytes, index.data(),
+                        int64_t(index.size()), reinterpret_cast<char*>(out), threads);
   }
-  if (!fine) throw nb::value_error("an index is out of the table's range");
+  if (!valid) throw nb::value_error("an index is out of the table's range");
 }
 
 #define POINTER(name)                                                                    \
@@ -402,5 +410,5 @@ NB_MODULE(_native, m) {
   m.def("gather", &gather, nb::arg("table"), nb::arg("rows"), nb::arg("bytes"), nb::arg("index"),
         nb::arg("out"), nb::arg("threads"));
   m.attr("instruction_set") = kernels.name;
-  forked_since_load();  // remember which process this is
+  forked_since_load();  // remembers the process id
 }

@@ -1,4 +1,5 @@
-// Edge list -> rows by query, transposed rows by key: two stable counting sorts, with range checks.
+// Groups an edge list by query and, transposed, by key: two stable counting sorts after range
+// checks.
 #pragma once
 #include <algorithm>
 #include <atomic>
@@ -10,7 +11,7 @@
 
 namespace dynagat {
 
-// An int32 or int64 array; an absent one reads as `otherwise`.
+// An int32 or int64 array; data is null if the array is absent.
 struct Index {
   const void* data = nullptr;
   int bytes = 0;
@@ -28,11 +29,11 @@ struct Edges {
 
 struct Grouping {
   int64_t num_queries, num_keys, relations;
-  int64_t first_loop, loop_relation;  // first_loop < 0: leave loops as they are
+  int64_t first_loop, loop_relation;  // edge id of the first self-loop; negative: keep loops
   int32_t *rowptr, *key_index, *edge_id, *key_rowptr, *key_query, *key_position;
 };
 
-// The first index that is out of range, as (argument, value); argument 0 when all is well.
+// The first index that is out of range; argument is 0 if there is none.
 struct BadIndex {
   int argument = 0;  // 1 query, 2 key, 3 relation
   int64_t value = 0;
@@ -63,21 +64,21 @@ inline BadIndex find_bad(const Edges& edges, const Grouping& to, int threads) {
   return {3, edges.relation[e]};
 }
 
-// Stable counting sort of items [0, count) by row(item) (negative: left out); put(place, item) is
-// called once for each. The items are cut in one slice per thread, with a histogram each.
+// Stable counting sort of the items [0, count) by row(item). Calls put(position, item) once for
+// each item; items with a negative row are left out. Each slice of items has its own histogram.
 template <class Row, class Put>
 void sort_by_row(int64_t count, int64_t num_rows, int32_t* rowptr, int threads, const Row& row,
                  const Put& put) {
-  // More slices than this would spend more on histograms than on items.
+  // With more slices, the histograms would cost more than the items.
   const int64_t slices = std::clamp<int64_t>(count / (num_rows + 1), 1, threads);
   Buffer<int32_t> counts(slices * num_rows + 1);
   const int64_t length = (count + slices - 1) / slices;
   parallel_for(slices, threads, [&](int64_t s) {
-    int32_t* mine = counts.data() + s * num_rows;
-    std::fill_n(mine, num_rows, 0);
+    int32_t* histogram = counts.data() + s * num_rows;
+    std::fill_n(histogram, num_rows, 0);
     for (int64_t at = s * length, end = std::min(at + length, count); at < end; ++at) {
       const int64_t to = row(at);
-      if (to >= 0) ++mine[to];
+      if (to >= 0) ++histogram[to];
     }
   });
   int32_t total = 0;
@@ -91,35 +92,36 @@ void sort_by_row(int64_t count, int64_t num_rows, int32_t* rowptr, int threads, 
   }
   rowptr[num_rows] = total;
   parallel_for(slices, threads, [&](int64_t s) {
-    int32_t* mine = counts.data() + s * num_rows;
+    int32_t* histogram = counts.data() + s * num_rows;
     for (int64_t at = s * length, end = std::min(at + length, count); at < end; ++at) {
       const int64_t to = row(at);
-      if (to >= 0) put(mine[to]++, at);
+      if (to >= 0) put(histogram[to]++, at);
     }
   });
 }
 
 inline BadIndex group(const Edges& edges, const Grouping& to, int threads) {
-  constexpr int64_t worth_sharing = 1 << 15;  // edges; below, waking threads costs more
-  if (edges.count < worth_sharing) threads = 1;
+  constexpr int64_t min_edges = 1 << 15;  // for several threads to be faster
+  if (edges.count < min_edges) threads = 1;
   const BadIndex bad = find_bad(edges, to, threads);
   if (bad.argument) return bad;
   const int64_t R = to.relations,
                 loops = to.first_loop < 0 ? 0 : std::min(to.num_queries, to.num_keys);
   const bool replace = to.first_loop >= 0;
   auto relation = [&](int64_t e) { return edges.relation.data ? edges.relation[e] : 0; };
-  // Items: the edges, then one loop per node. Rows list a query's edges, then its loop.
+  // The items are the edges and then one self-loop per node, so a query's loop comes last in its
+  // row.
   sort_by_row(edges.count + loops, to.num_queries * R, to.rowptr, threads,
               [&](int64_t e) -> int64_t {
     if (e >= edges.count) return (e - edges.count) * R + to.loop_relation;
     const int64_t i = edges.query[e];
     return replace && i == edges.key[e] ? -1 : i * R + relation(e);
-  }, [&](int32_t place, int64_t e) {
+  }, [&](int32_t position, int64_t e) {
     const bool loop = e >= edges.count;
-    to.key_index[place] = int32_t(loop ? e - edges.count : edges.key[e]);
-    to.edge_id[place] = int32_t(loop                 ? to.first_loop + e - edges.count
-                                : edges.edge_id.data ? edges.edge_id[e]
-                                                     : e);
+    to.key_index[position] = int32_t(loop ? e - edges.count : edges.key[e]);
+    to.edge_id[position] = int32_t(loop                 ? to.first_loop + e - edges.count
+                                   : edges.edge_id.data ? edges.edge_id[e]
+                                                        : e);
   });
   const int64_t used = to.rowptr[to.num_queries * R];
   Buffer<int32_t> row_of(used);
@@ -127,11 +129,12 @@ inline BadIndex group(const Edges& edges, const Grouping& to, int threads) {
     for (int32_t at = to.rowptr[row]; at < to.rowptr[row + 1]; ++at) row_of[at] = int32_t(row);
   sort_by_row(used, to.num_keys * R, to.key_rowptr, threads, [&](int64_t at) {
     return int64_t(to.key_index[at]) * R + (R > 1 ? row_of[at] % R : 0);
-  }, [&](int32_t place, int64_t at) {
-    to.key_query[place] = int32_t(R > 1 ? row_of[at] / R : row_of[at]);
-    to.key_position[place] = int32_t(at);
+  }, [&](int32_t position, int64_t at) {
+    to.key_query[position] = int32_t(R > 1 ? row_of[at] / R : row_of[at]);
+    to.key_position[position] = int32_t(at);
   });
-  for (int64_t at = used; at < edges.count + loops; ++at)  // room that merged loops left
+  // Positions are left over if existing loops were replaced.
+  for (int64_t at = used; at < edges.count + loops; ++at)
     to.key_index[at] = to.edge_id[at] = to.key_query[at] = to.key_position[at] = 0;
   return {};
 }

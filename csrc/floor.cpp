@@ -1,4 +1,4 @@
-// The gather floor, compiled once per instruction set: see kernels.h.
+// gather_floor (see kernels.h), compiled once per instruction set.
 #include "kernels.h"
 #include "parallel.h"
 #include "plan.h"

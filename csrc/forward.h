@@ -1,4 +1,4 @@
-// Forward: one walk over each query's row with a streaming softmax.
+// Forward: one pass over each query's edges with a streaming softmax.
 //
 //   out_i = Σ_j exp(s_ij - top_i) value_j / Σ_j exp(s_ij - top_i),   top_i = max_j s_ij
 #pragma once
@@ -11,7 +11,7 @@ template <class A, Mechanism M, int Per>
 class Forward : Gather<A, M, Per> {
   using Base = Gather<A, M, Per>;
   using Base::block, Base::fault, Base::begin, Base::end, Base::scratch, Base::gather;
-  using Base::edge_ids_fit;
+  using Base::edge_ids_are_valid;
   using Base::W, Base::gat, Base::p, Base::rows, Base::tile, Base::dropout, Base::R, Base::H,
       Base::P;
   using typename Base::V;
@@ -20,13 +20,13 @@ class Forward : Gather<A, M, Per> {
   explicit Forward(const Problem& problem) : Base(problem) {}
 
   int run() {
-    if (!rises(p.rowptr, p.num_queries * R, p.num_positions)) return int(Fault::rowptr);
+    if (!is_valid_rowptr(p.rowptr, p.num_queries * R, p.num_positions)) return int(Fault::rowptr);
     const Plan plan = make_plan(p.rowptr, p.num_queries, R);
     parallel_for(plan.tasks(), p.threads, [&](int64_t task) {
       auto d = scratch();
-      this->for_task(plan, task, p.rowptr, [&](int64_t i) {
+      this->for_each_group(plan, task, p.rowptr, [&](int64_t i) {
         start(d);
-        for (int64_t r = 0; r < R; ++r) soak(d, i, r, begin(i, r), end(i, r));
+        for (int64_t r = 0; r < R; ++r) add_edges(d, i, r, begin(i, r), end(i, r));
         finish(d, i);
         finish_weights(d, begin(i, 0), end(i, R - 1));
       });
@@ -45,8 +45,8 @@ class Forward : Gather<A, M, Per> {
     for (int64_t v = 0; v < P; v += W) store(d.row_sum + v, V{});
   }
 
-  // Take edges [from, to) of query i under relation r into (top, total, row).
-  DYNAGAT_INLINE void soak(Scratch<A>& d, int64_t i, int64_t r, int64_t from, int64_t to) {
+  // Adds edges [from, to) of query i under relation r to (top, weight_sum, row_sum).
+  DYNAGAT_INLINE void add_edges(Scratch<A>& d, int64_t i, int64_t r, int64_t from, int64_t to) {
     if (from == to) return;
     if (!gat) d.query_row = rows.read(p.query, i * R + r, d.query);
     for (int64_t e = from; e < to; e += block) {
@@ -54,23 +54,25 @@ class Forward : Gather<A, M, Per> {
       if (!gather(d, e, count, r)) break;
       this->template score<false>(d, e, count, i, r);
       if (p.weights || p.scores || dropout.active) {
-        if (!edge_ids_fit(e, count)) break;
+        if (!edge_ids_are_valid(e, count)) break;
         if (p.weights)
-          for (int64_t b = 0; b < count; ++b) copy(weights_of(e + b), d.score + b * H, H);
+          for (int64_t b = 0; b < count; ++b) copy(output_weights(e + b), d.score + b * H, H);
         if (p.scores)
           for (int64_t b = 0; b < count; ++b)
             copy(static_cast<A*>(p.scores) + int64_t(p.edge_id[e + b]) * H, d.score + b * H, H);
       }
-      soften(d, count);
-      if (dropout.active) thin(d, e, count);
+      exponentiate(d, count);
+      if (dropout.active) apply_dropout(d, e, count);
       this->add_rows(d.row_sum, d.score, d.value_row, count);
     }
   }
 
-  A* weights_of(int64_t e) const { return static_cast<A*>(p.weights) + int64_t(p.edge_id[e]) * H; }
+  A* output_weights(int64_t e) const {
+    return static_cast<A*>(p.weights) + int64_t(p.edge_id[e]) * H;
+  }
 
-  // scores -> exp(score - top), after raising top to the block's maximum
-  DYNAGAT_INLINE void soften(Scratch<A>& d, int64_t count) const {
+  // Raises top to the block's maximum, then replaces each score by exp(score - top).
+  DYNAGAT_INLINE void exponentiate(Scratch<A>& d, int64_t count) const {
     const int64_t T = tile.vectors, vectors = (count * H + W - 1) / W;
     V* s = reinterpret_cast<V*>(d.score);
     for (int64_t t = 0; t < T; ++t) d.new_top[t] = d.top[t];
@@ -78,9 +80,9 @@ class Forward : Gather<A, M, Per> {
       d.new_top[t] = max(d.new_top[t], s[v]);
     if (H % W) {
       tile.fold(d.new_top, d.head_sum, [](A x, A y) { return x > y ? x : y; });
-      tile.spread(d.head_sum, d.new_top);
+      tile.repeat(d.head_sum, d.new_top);
     }
-    raise(d);
+    raise_top(d);
     for (int64_t t = 0; t < T; ++t) d.block_weight_sum[t] = V{};
     for (int64_t v = 0, t = 0; v < vectors; ++v, t = t + 1 == T ? 0 : t + 1) {
       s[v] = exp(s[v] - d.top[t]);
@@ -89,12 +91,12 @@ class Forward : Gather<A, M, Per> {
     for (int64_t t = 0; t < T; ++t) d.weight_sum[t] += d.block_weight_sum[t];
   }
 
-  // top := fall, and what was summed so far shrinks by exp(old top - new top)
-  DYNAGAT_INLINE void raise(Scratch<A>& d) const {
+  // Sets top to new_top and multiplies the sums so far by exp(old top - new top).
+  DYNAGAT_INLINE void raise_top(Scratch<A>& d) const {
     bool higher = false;
     for (int64_t t = 0; t < tile.vectors; ++t) higher |= any_above<A>(d.new_top[t], d.top[t]);
     if (!higher) return;
-    if (d.is_empty) {  // nothing was summed yet
+    if (d.is_empty) {  // the sums are still zero
       d.is_empty = false;
       for (int64_t t = 0; t < tile.vectors; ++t) d.top[t] = d.new_top[t];
       return;
@@ -110,7 +112,7 @@ class Forward : Gather<A, M, Per> {
         store(d.row_sum + v * W, load(d.row_sum + v * W) * shrink[h]);
   }
 
-  void thin(Scratch<A>& d, int64_t e, int64_t count) const {
+  void apply_dropout(Scratch<A>& d, int64_t e, int64_t count) const {
     for (int64_t b = 0; b < count; ++b) {
       dropout.factors(p.edge_id[e + b], H, d.dropout_factor);
       for (int64_t h = 0; h < H; ++h) d.score[b * H + h] *= d.dropout_factor[h];
@@ -132,17 +134,17 @@ class Forward : Gather<A, M, Per> {
     rows.write(p.out, i, d.row_sum);
   }
 
-  // stored scores -> weights exp(score - top) / total, for edges [from, to) of one query
+  // Replaces the stored scores of edges [from, to) of one query by exp(score - top) / weight_sum.
   void finish_weights(Scratch<A>& d, int64_t from, int64_t to) {
     if (!p.weights || fault) return;
-    tile.spread(d.inverse, d.weight_sum);  // 1 / total
+    tile.repeat(d.inverse, d.weight_sum);  // 1 / weight_sum
     V* s = reinterpret_cast<V*>(d.score);
     for (int64_t e = from; e < to; e += block) {
       const int64_t count = std::min(block, to - e), T = tile.vectors;
-      for (int64_t b = 0; b < count; ++b) copy<A>(d.score + b * H, weights_of(e + b), H);
+      for (int64_t b = 0; b < count; ++b) copy<A>(d.score + b * H, output_weights(e + b), H);
       for (int64_t v = 0, t = 0; v * W < count * H; ++v, t = t + 1 == T ? 0 : t + 1)
         s[v] = exp(s[v] - d.top[t]) * d.weight_sum[t];
-      for (int64_t b = 0; b < count; ++b) copy(weights_of(e + b), d.score + b * H, H);
+      for (int64_t b = 0; b < count; ++b) copy(output_weights(e + b), d.score + b * H, H);
     }
   }
 
@@ -153,40 +155,41 @@ class Forward : Gather<A, M, Per> {
       auto d = scratch();
       const Segment& s = plan.segments[n];
       start(d);
-      soak(d, s.group, s.relation, s.begin, s.end);
+      add_edges(d, s.group, s.relation, s.begin, s.end);
       A* to = &parts[n * part];
       std::memcpy(to, d.top, T * sizeof(A));
       std::memcpy(to + T, d.weight_sum, T * sizeof(A));
       std::memcpy(to + 2 * T, d.row_sum, P * sizeof(A));
     });
-    Buffer<A> settled(int64_t(plan.hubs.size()) * 2 * H);  // top and 1 / total of each hub
+    // top and 1 / weight_sum of each hub
+    Buffer<A> hub_statistics(int64_t(plan.hubs.size()) * 2 * H);
     parallel_for(plan.hubs.size(), p.threads, [&](int64_t n) {
       auto d = scratch();
       const Hub& hub = plan.hubs[n];
       start(d);
       for (int64_t s = hub.first_segment; s < hub.last_segment; ++s) merge(d, &parts[s * part]);
       finish(d, hub.group);
-      std::memcpy(&settled[n * 2 * H], d.top, H * sizeof(A));
-      std::memcpy(&settled[n * 2 * H + H], d.inverse, H * sizeof(A));
+      std::memcpy(&hub_statistics[n * 2 * H], d.top, H * sizeof(A));
+      std::memcpy(&hub_statistics[n * 2 * H + H], d.inverse, H * sizeof(A));
     });
     if (!p.weights) return;
     for (size_t n = 0; n < plan.hubs.size(); ++n) {
       const int64_t first = plan.hubs[n].first_segment;
       parallel_for(plan.hubs[n].last_segment - first, p.threads, [&](int64_t s) {
         auto d = scratch();
-        tile.spread(&settled[n * 2 * H], d.top);
-        std::memcpy(d.inverse, &settled[n * 2 * H + H], H * sizeof(A));
+        tile.repeat(&hub_statistics[n * 2 * H], d.top);
+        std::memcpy(d.inverse, &hub_statistics[n * 2 * H + H], H * sizeof(A));
         finish_weights(d, plan.segments[first + s].begin, plan.segments[first + s].end);
       });
     }
   }
 
-  // (top, total, row) of the desk joined with those of a later segment
+  // Adds the (top, weight_sum, row_sum) of a later segment to those of the scratch memory.
   void merge(Scratch<A>& d, const A* part) const {
     const int64_t T = tile.vectors;
     const A *top = part, *total = part + T * W, *row = part + 2 * T * W;
     for (int64_t t = 0; t < T; ++t) d.new_top[t] = max(d.top[t], load(top + t * W));
-    raise(d);
+    raise_top(d);
     for (int64_t t = 0; t < T; ++t) {
       d.shrink[t] = exp(load(top + t * W) - d.top[t]);
       d.weight_sum[t] += load(total + t * W) * d.shrink[t];

@@ -1,4 +1,4 @@
-// What forward and backward share: a task's scratch, gathering a block of edges, scoring it.
+// Shared by forward and backward: scratch memory, gathering a block of edges, scoring it.
 #pragma once
 #include <atomic>
 #include <type_traits>
@@ -11,7 +11,7 @@
 namespace dynagat {
 namespace DYNAGAT_ISA {
 
-// Scratch memory of one task. Sums per head exist as tiles (see Tile) and as H plain numbers.
+// Scratch memory of one task. Numbers per head are stored as H values or as a Tile of vectors.
 template <class A>
 struct Scratch {
   bool is_empty = true;           // no edge was added to the sums yet
@@ -21,7 +21,7 @@ struct Scratch {
   A *query, *dout;
   A* row_sum;               // forward: Σ w value; backward: d query, d key, or U (gatv2)
   A* value_sum;             // backward: d value
-  A *keys, *sums, *values;  // copies of a block's rows; empty where rows are read in place
+  A *keys, *sums, *values;  // copies of a block's rows; empty if rows are read in place
 
   // Numbers per edge of a block and head.
   A *score, *raw, *grad;  // raw: before LeakyReLU (gat); grad: g
@@ -97,12 +97,12 @@ class Gather {
   const int64_t R, H, P, D, block, ahead;
   const A slope, scale;
   const void* const value;
-  const bool copies;         // rows are unpacked, or get edge features added
-  Buffer<A> a, edge_weight;  // padded: [R, P], [R, D, P] (gat: [R, D, H])
-  // What the backward pass leaves of each edge, side by side: α, ds [H each], and the bytes of
-  // `signs` that tell where z is not positive (gatv2 only).
-  Buffer<uint8_t> notes;
-  const int64_t note_bytes;
+  const bool rows_are_copied;  // to be unpacked, or to add edge features
+  Buffer<A> a, edge_weight;    // padded: [R, P], [R, D, P] (gat: [R, D, H])
+  // Written per edge by the backward pass by query, read by the pass by key: α [H], ds [H] and, for
+  // gatv2, the bytes of `signs` (where z is not positive).
+  Buffer<uint8_t> edge_data;
+  const int64_t edge_bytes;
   std::atomic<int> fault{0};
 
   explicit Gather(const Problem& p)
@@ -119,8 +119,8 @@ class Gather {
         slope(A(p.slope)),
         scale(A(1 / std::sqrt(double(p.channels)))),
         value(p.value ? p.value : p.key),
-        copies(!rows.direct || D > 0),
-        note_bytes((2 * H * int64_t(sizeof(A)) + (gatv2 ? rows.vectors : 0) + 15) / 16 * 16) {
+        rows_are_copied(!rows.direct || D > 0),
+        edge_bytes((2 * H * int64_t(sizeof(A)) + (gatv2 ? rows.vectors : 0) + 15) / 16 * 16) {
     if (gatv2) {
       a = Buffer<A>(R * P);
       for (int64_t row = 0; row < R * H; ++row) pad(static_cast<const A*>(p.a), 1, row, &a[0], row);
@@ -137,29 +137,30 @@ class Gather {
         }
   }
 
-  // the numbers of one relation and one edge feature: a padded row, in gat one per head
+  // Length of one row of edge_weight: a padded row, or one number per head (gat).
   int64_t edge_width() const { return gat ? H : P; }
 
-  // to[row] = from[row, :, 0] of [rows, C, stride], padded with zeros
+  // to[row] = from[from_row, :, 0] of an array [rows, C, stride], padded with zeros.
   void pad(const A* from, int64_t stride, int64_t from_row, A* to, int64_t row) const {
     const int64_t padded = rows.per_head * W;
     for (int64_t c = 0; c < padded; ++c)
       to[row * padded + c] = c < p.channels ? from[(from_row * p.channels + c) * stride] : A(0);
   }
 
-  A* pair(int64_t e) { return reinterpret_cast<A*>(notes.data() + e * note_bytes); }
-  uint8_t* signs_of(int64_t e) { return notes.data() + e * note_bytes + 2 * H * sizeof(A); }
+  A* weight_at(int64_t e) { return reinterpret_cast<A*>(edge_data.data() + e * edge_bytes); }
+  A* grad_at(int64_t e) { return weight_at(e) + H; }
+  uint8_t* signs_at(int64_t e) { return edge_data.data() + e * edge_bytes + 2 * H * sizeof(A); }
 
   int64_t begin(int64_t i, int64_t r) const { return p.rowptr[i * R + r]; }
   int64_t end(int64_t i, int64_t r) const { return p.rowptr[i * R + r + 1]; }
-  Scratch<A> scratch() const { return Scratch<A>(block, P, H, tile.vectors, copies); }
+  Scratch<A> scratch() const { return Scratch<A>(block, P, H, tile.vectors, rows_are_copied); }
   void fail(Fault what) { fault = int(what); }
 
-  // fn(g) for the groups of a task that are not hubs
+  // Calls fn(group) for every group of the task that is not a hub.
   template <class Fn>
-  void for_task(const Plan& plan, int64_t task, const int32_t* rowptr, const Fn& fn) const {
+  void for_each_group(const Plan& plan, int64_t task, const int32_t* rowptr, const Fn& fn) const {
     for (int64_t g = plan.bounds[task]; g < plan.bounds[task + 1]; ++g)
-      if (rowptr[(g + 1) * R] - rowptr[g * R] <= plan.longest) fn(g);
+      if (rowptr[(g + 1) * R] - rowptr[g * R] <= plan.max_group_edges) fn(g);
   }
 
   DYNAGAT_INLINE bool gather(Scratch<A>& d, int64_t e, int64_t count, int64_t r) {
@@ -167,8 +168,9 @@ class Gather {
       const int64_t j = p.key_index[e + b];
       if (uint64_t(j) >= uint64_t(p.num_keys)) return fail(Fault::key_index), false;
       const int64_t row = j * R + r;
-      if (!gat) d.key_row[b] = rows.read(p.key, row, d.keys + b * (copies ? P : 0));
-      if (gat || p.value) d.value_row[b] = rows.read(value, row, d.values + b * (copies ? P : 0));
+      if (!gat) d.key_row[b] = rows.read(p.key, row, d.keys + b * (rows_are_copied ? P : 0));
+      if (gat || p.value)
+        d.value_row[b] = rows.read(value, row, d.values + b * (rows_are_copied ? P : 0));
       else d.value_row[b] = d.key_row[b];
       if (!gat) d.sum_row[b] = d.key_row[b];
     }
@@ -194,7 +196,7 @@ class Gather {
     return true;
   }
 
-  bool edge_ids_fit(int64_t e, int64_t count) {
+  bool edge_ids_are_valid(int64_t e, int64_t count) {
     for (int64_t b = 0; b < count; ++b)
       if (uint64_t(p.edge_id[e + b]) >= uint64_t(p.num_edges)) return fail(Fault::edge_id), false;
     return true;
@@ -208,13 +210,13 @@ class Gather {
     if (gat) __builtin_prefetch(static_cast<const A*>(p.key) + row * H);
   }
 
-  static DYNAGAT_INLINE V bend(V z, V slope) {
-    if constexpr (Per == 0) return leaky<A>(z, slope);
+  static DYNAGAT_INLINE V leaky_relu_up_to_one(V z, V slope) {
+    if constexpr (Per == 0) return leaky_relu<A>(z, slope);
     else
       return max(z, z * slope);  // any slope up to one; the dispatch sends larger ones to Per = 0
   }
 
-  // d.score[b, h], padded with -inf to whole vectors. Signed: also leaves the signs of z.
+  // Computes d.score[b, h], padded with -inf to whole vectors. Signed: also stores the signs of z.
   template <bool Signed>
   DYNAGAT_INLINE void score(Scratch<A>& d, int64_t e, int64_t count, int64_t i, int64_t r) {
     if constexpr (gat) {
@@ -231,15 +233,15 @@ class Gather {
           sum_per_head<Per, A>(H, rows.per_head, partial,
                                [&](int64_t v) { return load(q + v * W) * load(k + v * W); });
         } else {
-          uint8_t* sign = Signed ? signs_of(e + b) : nullptr;
+          uint8_t* sign = Signed ? signs_at(e + b) : nullptr;
           sum_per_head<Per, A>(H, rows.per_head, partial, [&](int64_t v) {
             const V z = load(q + v * W) + load(k + v * W);
             if constexpr (Signed) sign[v] = signs(z);
-            return load(attention + v * W) * bend(z, s);
+            return load(attention + v * W) * leaky_relu_up_to_one(z, s);
           });
         }
       }
-      add_up_heads(d.partial, count, d.score);
+      sum_lanes(d.partial, count, d.score);
       if constexpr (dpgat)
         for (int64_t at = 0; at < count * H; ++at) d.score[at] *= scale;
       for (int64_t at = count * H; at % W; ++at) d.score[at] = -std::numeric_limits<A>::infinity();
@@ -259,7 +261,7 @@ class Gather {
     }
     const V s = all(slope);
     for (int64_t at = 0; at < count * H; at += W)
-      store(d.score + at, leaky<A>(load(d.raw + at), s));
+      store(d.score + at, leaky_relu<A>(load(d.raw + at), s));
     for (int64_t at = count * H; at % W; ++at) d.score[at] = -std::numeric_limits<A>::infinity();
   }
 
@@ -281,8 +283,8 @@ class Gather {
     });
   }
 
-  // vectors of partial sums -> sums
-  DYNAGAT_INLINE void add_up_heads(V* partial, int64_t count, A* sums) const {
+  // sums[at] = the sum of the lanes of partial[at].
+  DYNAGAT_INLINE void sum_lanes(V* partial, int64_t count, A* sums) const {
     for (int64_t at = count * H; at % W; ++at) partial[at] = V{};
     for (int64_t at = 0; at < count * H; at += W) store(sums + at, sum_each(partial + at));
   }

@@ -1,5 +1,5 @@
-// Compiled once per instruction set and mechanism: DYNAGAT_ISA is the namespace, DYNAGAT_MECHANISM
-// the function.
+// Compiled once per instruction set (the namespace DYNAGAT_ISA) and mechanism (the function
+// DYNAGAT_MECHANISM).
 #include "kernels.h"
 
 #include "backward.h"
@@ -8,7 +8,7 @@
 namespace dynagat {
 namespace DYNAGAT_ISA {
 
-namespace {  // the same name in every mechanism's object file
+namespace {  // because every mechanism's object file has a function of this name
 
 template <class A, int Per>
 int attend(const Problem& p, bool backward) {

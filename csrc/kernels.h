@@ -1,4 +1,4 @@
-// The kernels of every instruction set this build has; `bindings.cpp` picks one when it is loaded.
+// The kernels of all instruction sets; bindings.cpp chooses one when the module is loaded.
 #pragma once
 #include "problem.h"
 
@@ -7,7 +7,8 @@ namespace dynagat {
 // The forward (or backward) pass of one mechanism; returns a Fault.
 using Kernel = int(const Problem& problem, bool backward);
 
-// out[i] += x[column[e]] over the rows, the least any attention must read: the bench's yardstick.
+// out[i] += x[column[e]] for every edge e of row i. Attention must read at least this much memory,
+// so the benchmarks compare with it.
 using Floor = void(const int32_t* rowptr, const int32_t* column, int64_t num_rows, int64_t floats,
                    const float* x, float* out, int threads);
 

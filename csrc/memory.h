@@ -1,4 +1,4 @@
-// Memory: buffers, of which large ones lie on huge pages and are kept for the next call.
+// Buffers. Large ones use huge pages, and their memory is kept for the next call.
 #pragma once
 #include <cstdint>
 #include <cstdlib>
@@ -17,9 +17,9 @@ namespace dynagat {
 constexpr size_t huge_page = size_t(1) << 21;
 constexpr size_t large = size_t(1) << 22;  // bytes from which a buffer comes from the pool
 
-// Idle large blocks. Fresh memory is dear, for the system clears each page at its first touch.
-// Keeps an eighth of the machine's memory at most; DYNAGAT_KEEP_MEMORY=0 keeps nothing. Never waits
-// for a lock, so a forked child can't hang on one.
+// Keeps large blocks that are not in use, because new memory is slow: the system clears each page
+// when it is first touched. The pool holds at most an eighth of the machine's memory, and nothing
+// if DYNAGAT_KEEP_MEMORY=0. It never waits for a lock, so a forked child can't deadlock.
 class Pool {
   struct Block {
     void* data;
@@ -41,11 +41,11 @@ class Pool {
 
  public:
   static Pool& get() {
-    static Pool* const pool = new Pool;  // outlives every tensor
+    static Pool* const pool = new Pool;  // never destroyed: tensors may outlive static objects
     return *pool;
   }
 
-  // A block of at least `bytes`, which is set to its true size.
+  // Returns a block of at least `bytes` and sets `bytes` to its actual size.
   void* take(size_t& bytes) {
     bytes = (bytes + huge_page - 1) / huge_page * huge_page;
     if (mutex.try_lock()) {
@@ -71,7 +71,7 @@ class Pool {
     return data;
   }
 
-  void give(void* data, size_t bytes) {
+  void give_back(void* data, size_t bytes) {
     if (bytes <= limit && mutex.try_lock()) {
       std::lock_guard<std::mutex> lock(mutex, std::adopt_lock);
       while (idle_bytes + bytes > limit) {
@@ -87,19 +87,19 @@ class Pool {
   }
 };
 
-// Uninitialised memory, aligned to cache lines at least; from the pool where large.
+// Uninitialised memory, aligned to cache lines; from the pool if large.
 class Pooled {
   void* held = nullptr;
   size_t bytes = 0;
 
  public:
   Pooled() = default;
-  explicit Pooled(size_t wanted) : bytes(wanted) {
-    if (!wanted) return;
-    if (wanted >= large) {
+  explicit Pooled(size_t requested) : bytes(requested) {
+    if (!requested) return;
+    if (requested >= large) {
       held = Pool::get().take(bytes);
     } else {
-      held = std::aligned_alloc(64, (wanted + 63) / 64 * 64);
+      held = std::aligned_alloc(64, (requested + 63) / 64 * 64);
       if (!held) throw std::bad_alloc();
     }
   }
@@ -111,7 +111,7 @@ class Pooled {
     return *this;
   }
   ~Pooled() {
-    if (bytes >= large) Pool::get().give(held, bytes);
+    if (bytes >= large) Pool::get().give_back(held, bytes);
     else std::free(held);
   }
   void* data() { return held; }

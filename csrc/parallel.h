@@ -1,8 +1,9 @@
-// Threads: fn(task) for every task in [0, count), in any order, on `threads` threads.
+// parallel_for calls fn(task) for every task in [0, count), in any order, on `threads` threads.
 //
-// What a task computes must not depend on the thread that runs it: results are then the same bits
-// for any number of threads. Uses torch's own OpenMP pool (the module is loaded after torch and
-// needs the same libgomp). A pool does not survive fork, so a forked child starts plain threads.
+// The result of a task must not depend on the thread that runs it, so that results are bitwise
+// equal for any number of threads. The threads are those of torch's OpenMP pool (this module is
+// loaded after torch and links the same libgomp). The pool does not survive a fork, so a forked
+// child starts threads of its own.
 #pragma once
 #include <algorithm>
 #include <atomic>
@@ -20,8 +21,8 @@ inline bool forked_since_load() {
 #ifdef _WIN32
   return false;
 #else
-  static const pid_t home = getpid();
-  return getpid() != home;
+  static const pid_t loaded_in = getpid();
+  return getpid() != loaded_in;
 #endif
 }
 

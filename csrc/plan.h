@@ -1,4 +1,5 @@
-// Fixed cuts of the work: they depend on the rows alone, never on the number of threads.
+// How the work is split into tasks. The split depends on the rows only, not on the number of
+// threads.
 #pragma once
 #include <algorithm>
 #include <cstdint>
@@ -6,7 +7,7 @@
 
 namespace dynagat {
 
-// Part of one row of one group. A group is a query (or key) with its `relations` rows.
+// Some of the edges of one row. A group is a query (or key) and has `relations` rows.
 struct Segment {
   int64_t group, relation, begin, end;
 };
@@ -15,32 +16,32 @@ struct Hub {
   int64_t group, first_segment, last_segment;
 };
 
-// Tasks of whole groups, about as much work each; groups too long for one task are hubs, cut in
-// segments.
+// Tasks are ranges of groups with about equal work. A group with too many edges for one task is a
+// hub and is split into segments.
 struct Plan {
-  std::vector<int64_t> bounds;  // task t has groups [bounds[t], bounds[t + 1]) but for the hubs
+  std::vector<int64_t> bounds;  // task t has groups [bounds[t], bounds[t + 1]) without hubs
   std::vector<Hub> hubs;
   std::vector<Segment> segments;
-  int64_t longest = 0;  // a group with more edges than this is a hub
+  int64_t max_group_edges = 0;  // a group with more edges than this is a hub
 
   int64_t tasks() const { return int64_t(bounds.size()) - 1; }
 };
 
-// Whether rowptr rises from 0 to at most `limit`.
-inline bool rises(const int32_t* rowptr, int64_t rows, int64_t limit) {
-  bool fine = rowptr[0] == 0 && rowptr[rows] <= limit;
-  for (int64_t row = 0; row < rows; ++row) fine &= rowptr[row] <= rowptr[row + 1];
-  return fine;
+// Whether rowptr starts at 0, never decreases and ends at `limit` at most.
+inline bool is_valid_rowptr(const int32_t* rowptr, int64_t rows, int64_t limit) {
+  bool valid = rowptr[0] == 0 && rowptr[rows] <= limit;
+  for (int64_t row = 0; row < rows; ++row) valid &= rowptr[row] <= rowptr[row + 1];
+  return valid;
 }
 
 inline Plan make_plan(const int32_t* rowptr, int64_t groups, int64_t relations) {
-  constexpr int64_t edges_per_task = 4096, group_cost = 4, most_tasks = 1024;
+  constexpr int64_t edges_per_task = 4096, group_cost = 4, max_tasks = 1024;
   const int64_t edges = rowptr[groups * relations];
   const int64_t work = edges + group_cost * groups;
-  const int64_t tasks = std::clamp<int64_t>(work / edges_per_task, 1, most_tasks);
-  const int64_t segment = std::max(edges_per_task / 2, edges / most_tasks);
+  const int64_t tasks = std::clamp<int64_t>(work / edges_per_task, 1, max_tasks);
+  const int64_t segment = std::max(edges_per_task / 2, edges / max_tasks);
   Plan plan;
-  plan.longest = 2 * segment;
+  plan.max_group_edges = 2 * segment;
   plan.bounds.push_back(0);
   int64_t group = 0;
   for (int64_t task = 1; task < tasks; ++task) {
@@ -55,7 +56,7 @@ inline Plan make_plan(const int32_t* rowptr, int64_t groups, int64_t relations) 
   }
   plan.bounds.push_back(groups);
   for (int64_t g = 0; g < groups; ++g) {
-    if (rowptr[(g + 1) * relations] - rowptr[g * relations] <= plan.longest) continue;
+    if (rowptr[(g + 1) * relations] - rowptr[g * relations] <= plan.max_group_edges) continue;
     const int64_t first = plan.segments.size();
     for (int64_t r = 0; r < relations; ++r) {
       const int64_t begin = rowptr[g * relations + r], end = rowptr[g * relations + r + 1];

@@ -1,5 +1,5 @@
-// What one call of the attention kernels is given: pointers and sizes, checked by the caller for
-// length.
+// The arguments of one call of the attention kernels: pointers and sizes. The caller has checked
+// the lengths of the arrays.
 #pragma once
 #include <cstdint>
 
@@ -12,9 +12,9 @@ inline int64_t bytes_of(Storage storage) {
   return storage == Storage::float64 ? 8 : storage == Storage::float32 ? 4 : 2;
 }
 
-// Tables (query, key, value, out and their gradients) are held as `storage`, all else as the
-// compute type: double for float64, float otherwise. Row i * relations + r is node i under relation
-// r. In gat, `query` and `key` are the two scores per node and head, in the compute type.
+// Tables (query, key, value, out and their gradients) have the type `storage`; all other arrays
+// have the compute type, which is double for float64 and float otherwise. Row i * relations + r is
+// node i under relation r. For gat, `query` and `key` are scores [N, H] of the compute type.
 struct Problem {
   Mechanism mechanism = Mechanism::gatv2;
   Storage storage = Storage::float32;
@@ -25,24 +25,24 @@ struct Problem {
   int64_t num_queries = 0, num_keys = 0, num_positions = 0, num_edges = 0, relations = 1;
   int64_t heads = 1, channels = 1, edge_dim = 0;
 
-  const void *query = nullptr, *key = nullptr, *value = nullptr;  // value null: the keys
+  const void *query = nullptr, *key = nullptr, *value = nullptr;  // null value: use the keys
   const void *a = nullptr;                                        // [R, H, C], gatv2 only
   const void *edge = nullptr,
              *edge_weight = nullptr;  // [num_edges, D]; [R, H, C, D], gat [R, H, D]
   double slope = 0.2, dropout = 0.0;
-  uint64_t seed = 0, first_count = 0;  // first_count: where this batch's counters of dropout start
+  uint64_t seed = 0, first_count = 0;  // first_count: dropout counter of edge 0 in this batch
 
-  void *out = nullptr, *top = nullptr;         // forward: out; [N, H]
+  void *out = nullptr, *top = nullptr;         // forward; top is [N, H]
   void *weights = nullptr, *scores = nullptr;  // [E, H] or null
 
   const void *dout = nullptr, *dweights = nullptr;  // backward; dweights may be null
   void *dquery = nullptr, *dkey = nullptr, *dvalue = nullptr, *da = nullptr;
-  void *dedge = nullptr, *dedge_weight = nullptr;  // null: not wanted
+  void *dedge = nullptr, *dedge_weight = nullptr;  // null: not needed
 };
 
-// Which part of a problem was not as the rows promised; `fine` when all of it was.
+// Which array holds an index that is out of range; `none` if there is no such array.
 enum class Fault : int {
-  fine = 0,
+  none = 0,
   rowptr,
   key_index,
   edge_id,

@@ -1,5 +1,5 @@
-// Counter-based random numbers: a pure function of (seed, stage, place, count), so that no thread
-// draws what depends on another. `Stream` in sampling/reference.py is the twin.
+// Counter-based random numbers: a pure function of (seed, stage, position, count), so results do
+// not depend on the order of threads. `Stream` in sampling/reference.py computes the same numbers.
 #pragma once
 #include <cstdint>
 
@@ -25,9 +25,9 @@ class Stream {
  public:
   Stream(uint64_t seed, uint64_t stage) : start(mix(mix(seed + golden) + (stage + 1) * golden)) {}
 
-  uint64_t at(uint64_t place) const { return mix(start + place * golden); }
+  uint64_t at(uint64_t position) const { return mix(start + position * golden); }
 
-  // The number after `count` others at this place, in [0, below).
+  // The random integer in [0, below) with index `count` at this position.
   static int64_t number(uint64_t at, uint64_t count, int64_t below) {
     return scale(mix(at + (count + 1) * golden), uint64_t(below));
   }

@@ -1,7 +1,7 @@
-// Rows of a table: read as padded rows of the compute type, written back in the storage type.
+// Rows of a table, read as padded rows of the compute type and written in the storage type.
 //
-// A padded row has H heads of VC vectors each. Where C fills whole vectors and the storage type is
-// the compute type, a padded row *is* the stored row and nothing is copied.
+// A padded row has H heads of `per_head` whole vectors each. If C fills whole vectors and the
+// storage type is the compute type, the padded row is the stored row itself and nothing is copied.
 #pragma once
 #include "problem.h"
 #include "simd.h"

@@ -1,8 +1,9 @@
-// Neighbour sampling: k of each query's keys, hop after hop, and the numbers that nodes get in the
-// sample. The seeds come first, then nodes in the order in which they are met.
+// Neighbour sampling: k of each query's keys, hop after hop. Nodes get local indices in the sample:
+// the seeds first, then the other nodes in the order in which they are first drawn.
 //
-// What is drawn for a query depends on (seed, hop, its place in the hop) alone. Rows are checked as
-// they are read, for a graph on disk must not be read whole. sampling/reference.py is the twin.
+// The draws of a query depend only on (seed, hop, position in the hop). Rows are checked when they
+// are read, because a graph on disk should not be read as a whole. sampling/reference.py computes
+// the same samples.
 #pragma once
 #include <algorithm>
 #include <atomic>
@@ -20,33 +21,33 @@ namespace dynagat {
 
 // The keys of node i are key[rowptr[i]] .. key[rowptr[i + 1] - 1].
 struct Neighbours {
-  Index rowptr, key, edge_id;  // edge_id may be absent: an edge's number is then its position
+  Index rowptr, key, edge_id;  // without edge_id, an edge's id is its position
   int64_t nodes, edges;
 };
 
-enum class Trouble { none, rowptr, key_index, node, twice, memory, size };
+enum class Error { none, rowptr, key_index, node, twice, memory, size };
 
-// What went wrong first; written by any thread.
-class Alarm {
-  std::atomic<int> what{0};
+// The first error; any thread may set it.
+class FirstError {
+  std::atomic<int> first{0};
 
  public:
-  void set(Trouble trouble) {
+  void set(Error value) {
     int none = 0;
-    what.compare_exchange_strong(none, int(trouble));
+    first.compare_exchange_strong(none, int(value));
   }
-  Trouble get() const { return Trouble(what.load()); }
-  explicit operator bool() const { return what.load() != 0; }
+  Error get() const { return Error(first.load()); }
+  explicit operator bool() const { return first.load() != 0; }
 };
 
-// fn(from, until) over chunks of [0, count); memory that is lacking is an alarm, not the end.
+// Calls fn(from, until) for chunks of [0, count); std::bad_alloc becomes Error::memory.
 template <class Fn>
-void over_chunks(int64_t count, int64_t chunk, int threads, Alarm& alarm, const Fn& fn) {
+void for_each_chunk(int64_t count, int64_t chunk, int threads, FirstError& error, const Fn& fn) {
   parallel_for((count + chunk - 1) / chunk, threads, [&](int64_t task) {
     try {
       fn(task * chunk, std::min((task + 1) * chunk, count));
     } catch (const std::bad_alloc&) {
-      alarm.set(Trouble::memory);
+      error.set(Error::memory);
     }
   });
 }
@@ -59,19 +60,19 @@ struct Span {
   int64_t begin, length;
 };
 
-inline Span row_of(const Neighbours& from, int64_t node, Alarm& alarm) {
+inline Span row_of(const Neighbours& from, int64_t node, FirstError& error) {
   const int64_t begin = from.rowptr[node], end = from.rowptr[node + 1];
   if (begin >= 0 && begin <= end && end <= from.edges && end - begin <= INT32_MAX)
     return {begin, end - begin};
-  alarm.set(Trouble::rowptr);
+  error.set(Error::rowptr);
   return {0, 0};
 }
 
-// The key at a position, or 0 and an alarm.
-inline int32_t key_at(const Neighbours& from, int64_t position, Alarm& alarm) {
+// The key at a position; 0 if it is invalid, which also sets the error.
+inline int32_t key_at(const Neighbours& from, int64_t position, FirstError& error) {
   const int64_t key = from.key[position];
   if (uint64_t(key) < uint64_t(from.nodes)) return int32_t(key);
-  alarm.set(Trouble::key_index);
+  error.set(Error::key_index);
   return 0;
 }
 
@@ -93,14 +94,14 @@ struct Array {
   }
 };
 
-// Rows of a sample: rowptr by place of the query, then for each edge its key and its number.
+// The edges of a sample, grouped by query: offsets, and the key and edge id of each edge.
 struct Picks {
   Array<int32_t> rowptr, key;
   Array<int64_t> edge;
 };
 
-// k distinct numbers below n, k < n, each set as likely: Floyd's method. A number that is there
-// already gives way to the largest that could have been drawn, which can't be.
+// k < n distinct random numbers below n, each subset equally likely: Floyd's method. A number that
+// was drawn before is replaced by the largest possible one, which can't have been drawn yet.
 template <class Seen>
 void draw_distinct(uint64_t at, int64_t k, int64_t n, int64_t* out, const Seen& seen) {
   for (int64_t t = 0; t < k; ++t) {
@@ -110,12 +111,12 @@ void draw_distinct(uint64_t at, int64_t k, int64_t n, int64_t* out, const Seen& 
 }
 
 inline void draw_distinct(uint64_t at, int64_t k, int64_t n, int64_t* out) {
-  constexpr int64_t few = 48;  // up to here looking through them beats a hash
+  constexpr int64_t few = 48;  // up to here, a linear search is faster than a hash table
   if (k <= few) {
     draw_distinct(at, k, n, out, [&](int64_t drawn, int64_t t) {
-      bool found = false;
-      for (int64_t s = 0; s < t; ++s) found |= out[s] == drawn;
-      return found;
+      bool is_repeated = false;
+      for (int64_t s = 0; s < t; ++s) is_repeated |= out[s] == drawn;
+      return is_repeated;
     });
     return;
   }
@@ -127,7 +128,7 @@ inline void draw_distinct(uint64_t at, int64_t k, int64_t n, int64_t* out) {
 }
 
 struct Fanout {
-  int64_t k;  // negative: all
+  int64_t k;  // negative: all keys
   bool replace;
 
   int64_t picks(int64_t degree) const {
@@ -135,7 +136,7 @@ struct Fanout {
     return replace ? k : std::min(k, degree);
   }
 
-  // Positions within a row of `degree`.
+  // Draws positions within a row of `degree` edges.
   void draw(uint64_t at, int64_t degree, int64_t* out) const {
     if (k < 0 || degree == 0 || (!replace && degree <= k))
       for (int64_t n = 0; n < degree; ++n) out[n] = n;
@@ -145,17 +146,17 @@ struct Fanout {
   }
 };
 
-// The keys, not yet renumbered, that each of the queries picks.
+// Draws keys for each query of one hop; the keys are not yet local indices.
 class HopSampler {
   const Neighbours& from;
   const int64_t* query;
   const Fanout fanout;
   const Stream stream;
-  Alarm& alarm;
+  FirstError& error;
   Array<Span> rows;
   Picks picks;
 
-  // Draws of a few rows at a time, whose keys are then under way while others are drawn.
+  // Draws for a few rows at a time, so that their keys are prefetched while other rows are drawn.
   void draw(int64_t i, int64_t until) {
     constexpr int64_t group = 256;
     while (i < until) {
@@ -172,7 +173,7 @@ class HopSampler {
       }
       for (int64_t e = first; e < picks.rowptr[i]; ++e) {
         const int64_t position = picks.edge[e];
-        picks.key[e] = key_at(from, position, alarm);
+        picks.key[e] = key_at(from, position, error);
         if (from.edge_id.data) picks.edge[e] = from.edge_id[position];
       }
     }
@@ -182,17 +183,17 @@ class HopSampler {
     constexpr int64_t ahead = 16;
     for (; i < until; ++i) {
       if (i + ahead < until) prefetch(from.rowptr, query[i + ahead]);
-      rows[i] = row_of(from, query[i], alarm);
+      rows[i] = row_of(from, query[i], error);
       const int64_t count = fanout.picks(rows[i].length);
-      if (count > INT32_MAX) alarm.set(Trouble::size);
+      if (count > INT32_MAX) error.set(Error::size);
       picks.rowptr[i + 1] = int32_t(count);
     }
   }
 
  public:
   HopSampler(const Neighbours& from, const int64_t* query, int64_t count, Fanout fanout,
-             Stream stream, Alarm& alarm)
-      : from(from), query(query), fanout(fanout), stream(stream), alarm(alarm), rows(count) {
+             Stream stream, FirstError& error)
+      : from(from), query(query), fanout(fanout), stream(stream), error(error), rows(count) {
     picks.rowptr = Array<int32_t>(count + 1);
   }
 
@@ -200,31 +201,31 @@ class HopSampler {
     constexpr int64_t chunk = 256;
     const int64_t count = rows.count;
     if (count < 2 * chunk) threads = 1;
-    over_chunks(count, chunk, threads, alarm, [&](int64_t i, int64_t end) { look_up(i, end); });
-    if (alarm) return std::move(picks);
+    for_each_chunk(count, chunk, threads, error, [&](int64_t i, int64_t end) { look_up(i, end); });
+    if (error) return std::move(picks);
     int64_t total = picks.rowptr[0] = 0;
     for (int64_t i = 0; i < count; ++i) {
       total += picks.rowptr[i + 1];
       picks.rowptr[i + 1] = int32_t(std::min<int64_t>(total, INT32_MAX));
     }
     if (total > INT32_MAX) {
-      alarm.set(Trouble::size);
+      error.set(Error::size);
       return std::move(picks);
     }
     picks.key = Array<int32_t>(total), picks.edge = Array<int64_t>(total);
-    over_chunks(count, chunk, threads, alarm, [&](int64_t i, int64_t end) { draw(i, end); });
+    for_each_chunk(count, chunk, threads, error, [&](int64_t i, int64_t end) { draw(i, end); });
     return std::move(picks);
   }
 };
 
-// A whole batch. Layered: each hop draws anew for all nodes known so far, and is a layer of its
-// own. Merged: each hop draws for the nodes that the one before has met, and all are one graph.
+// A whole batch. Layered: each hop draws for all nodes so far and is a layer of its own. Merged:
+// each hop draws only for the nodes that the previous hop added, and all hops form one graph.
 class Sample {
   const Neighbours& from;
-  Alarm& alarm;
+  FirstError& error;
   Table table;
 
-  // Each key becomes a number; new nodes are appended.
+  // Replaces each key by its local index; new nodes are appended.
   void renumber(Picks& picks) {
     constexpr int64_t ahead = 12;
     const int64_t known = node.count, total = picks.key.count;
@@ -233,9 +234,9 @@ class Sample {
     int32_t next = int32_t(known);
     for (int64_t e = 0; e < total; ++e) {
       if (e + ahead < total) table.prefetch(picks.key[e + ahead]);
-      const int32_t key = picks.key[e], number = table.add(key, next);
-      if (number == next) node[next++] = key;
-      picks.key[e] = number;
+      const int32_t key = picks.key[e], index = table.add(key, next);
+      if (index == next) node[next++] = key;
+      picks.key[e] = index;
     }
     node.count = next;
   }
@@ -255,65 +256,65 @@ class Sample {
  public:
   Array<int64_t> node;
   std::vector<Picks> layers;                  // by hop; a single one if merged
-  std::vector<int64_t> new_nodes, num_edges;  // of each hop; the seeds are the first new nodes
+  std::vector<int64_t> new_nodes, num_edges;  // per hop; the first new nodes are the seeds
 
-  Sample(const Neighbours& from, const int64_t* seeds, int64_t count, Alarm& alarm)
-      : from(from), alarm(alarm), table(from.nodes), node(count) {
+  Sample(const Neighbours& from, const int64_t* seeds, int64_t count, FirstError& error)
+      : from(from), error(error), table(from.nodes), node(count) {
     table.reserve(count, nullptr, 0);
-    for (int64_t n = 0; n < count && !alarm; ++n) {
-      if (uint64_t(seeds[n]) >= uint64_t(from.nodes)) alarm.set(Trouble::node);
-      else if (table.add(int32_t(seeds[n]), int32_t(n)) != n) alarm.set(Trouble::twice);
+    for (int64_t n = 0; n < count && !error; ++n) {
+      if (uint64_t(seeds[n]) >= uint64_t(from.nodes)) error.set(Error::node);
+      else if (table.add(int32_t(seeds[n]), int32_t(n)) != n) error.set(Error::twice);
       node[n] = seeds[n];
     }
     new_nodes.push_back(count);
   }
 
-  void hop(int64_t number, Fanout fanout, uint64_t seed, bool layered, int threads) {
+  void hop(int64_t hop_index, Fanout fanout, uint64_t seed, bool layered, int threads) {
     const int64_t known = node.count, first = layered ? 0 : known - new_nodes.back();
     HopSampler sampler(from, node.data() + first, known - first, fanout,
-                       Stream(seed, uint64_t(number)), alarm);
+                       Stream(seed, uint64_t(hop_index)), error);
     Picks picks = sampler.run(threads);
-    if (alarm) return;
+    if (error) return;
     if (known + picks.key.count > INT32_MAX ||
-        (!layered && number && layers[0].key.count + picks.key.count > INT32_MAX))
-      return alarm.set(Trouble::size);
+        (!layered && hop_index && layers[0].key.count + picks.key.count > INT32_MAX))
+      return error.set(Error::size);
     renumber(picks);
     new_nodes.push_back(node.count - known);
     num_edges.push_back(picks.key.count);
-    if (layered || number == 0) layers.push_back(std::move(picks));
+    if (layered || hop_index == 0) layers.push_back(std::move(picks));
     else append(picks);
   }
 };
 
-// The other side of rows: for each key its queries and the positions of those edges. False if a
-// number is out of range.
+// Transposes rows: the queries of each key and the positions of those edges. False if rowptr or key
+// is out of range.
 inline bool transpose(const int32_t* rowptr, const int32_t* key, int64_t queries, int64_t keys,
                       int64_t edges, int32_t* key_rowptr, int32_t* key_query, int32_t* key_position,
                       int threads) {
-  bool fine = rowptr[0] == 0 && rowptr[queries] == edges;
-  for (int64_t i = 0; i < queries; ++i) fine &= rowptr[i] <= rowptr[i + 1];
-  for (int64_t e = 0; e < edges; ++e) fine &= uint32_t(key[e]) < uint64_t(keys);
-  if (!fine) return false;
+  bool valid = rowptr[0] == 0 && rowptr[queries] == edges;
+  for (int64_t i = 0; i < queries; ++i) valid &= rowptr[i] <= rowptr[i + 1];
+  for (int64_t e = 0; e < edges; ++e) valid &= uint32_t(key[e]) < uint64_t(keys);
+  if (!valid) return false;
   Buffer<int32_t> query_of(edges);
   for (int64_t i = 0; i < queries; ++i)
     std::fill(query_of.data() + rowptr[i], query_of.data() + rowptr[i + 1], int32_t(i));
   sort_by_row(edges, keys, key_rowptr, threads, [&](int64_t e) { return int64_t(key[e]); },
-              [&](int32_t place, int64_t e) {
-    key_query[place] = query_of[e];
-    key_position[place] = int32_t(e);
+              [&](int32_t position, int64_t e) {
+    key_query[position] = query_of[e];
+    key_position[position] = int32_t(e);
   });
   return true;
 }
 
-// Rows of table[index[n]], each of `bytes`; false if an index is out of range.
+// out[n] = table[index[n]], rows of `bytes` each; false if an index is out of range.
 inline bool gather_rows(const char* table, int64_t rows, int64_t bytes, const int64_t* index,
                         int64_t count, char* out, int threads) {
-  std::atomic<bool> fine{true};
+  std::atomic<bool> valid{true};
   constexpr int64_t chunk = 512, ahead = 8, line = 64;
   parallel_for((count + chunk - 1) / chunk, threads, [&](int64_t task) {
     const int64_t until = std::min((task + 1) * chunk, count);
     for (int64_t n = task * chunk; n < until; ++n)
-      if (uint64_t(index[n]) >= uint64_t(rows)) return void(fine = false);
+      if (uint64_t(index[n]) >= uint64_t(rows)) return void(valid = false);
     for (int64_t n = task * chunk; n < until; ++n) {
       if (n + ahead < until)
         for (int64_t at = 0; at < bytes; at += line)
@@ -321,7 +322,7 @@ inline bool gather_rows(const char* table, int64_t rows, int64_t bytes, const in
       std::copy_n(table + index[n] * bytes, bytes, out + n * bytes);
     }
   });
-  return fine;
+  return valid;
 }
 
 }  // namespace dynagat

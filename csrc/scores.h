@@ -1,4 +1,4 @@
-// Per-head arithmetic on padded rows: sums over channels, the dropout hash, numbers per head.
+// Arithmetic per head: sums over channels, tiles of numbers per head, dropout.
 #pragma once
 #include <limits>
 #include <numeric>
@@ -8,8 +8,8 @@
 namespace dynagat {
 namespace DYNAGAT_ISA {
 
-// partial[h] = Σ over the vectors v of head h of term(v). Per = vectors per head: 1, 2, 4, 8 for
-// any multiple of 8, 0 for any number.
+// partial[h] = Σ term(v) over the vectors v of head h. Per is the number of vectors per head: 1, 2,
+// 4, or 8 for any multiple of 8, or 0 for any number.
 template <int Per, class A, class Term>
 DYNAGAT_INLINE void sum_per_head(int64_t heads, int64_t per_head, Vec<A>* partial,
                                  const Term& term) {
@@ -38,7 +38,7 @@ DYNAGAT_INLINE void sum_per_head(int64_t heads, int64_t per_head, Vec<A>* partia
   }
 }
 
-// fn(v, lanes, head_of) for groups of vectors: head_of(k) is the head of vector v + k.
+// Calls fn(v, group size, heads) for groups of vectors: heads[k] is the head of vector v + k.
 template <int Per, int Group, class Fn>
 DYNAGAT_INLINE void for_groups(int64_t vectors, int64_t per_head, const Fn& fn) {
   int64_t v = 0;
@@ -60,14 +60,14 @@ DYNAGAT_INLINE void for_groups(int64_t vectors, int64_t per_head, const Fn& fn) 
   }
 }
 
-// Numbers per head, repeated so that they line up with vectors over [edges, H].
+// Numbers per head, repeated to whole vectors so that they line up with an array [edges, H].
 template <class A>
 struct Tile {
   int64_t heads, vectors;
   explicit Tile(int64_t heads)
       : heads(heads), vectors(std::lcm<int64_t>(heads, width<A>) / width<A>) {}
 
-  void spread(const A* per_head, Vec<A>* tile) const {
+  void repeat(const A* per_head, Vec<A>* tile) const {
     A* to = reinterpret_cast<A*>(tile);
     if (heads == 1) {
       tile[0] = all(per_head[0]);
@@ -85,7 +85,8 @@ struct Tile {
     for (int64_t at = heads; at < vectors * width<A>; at += heads)
       for (int64_t h = 0; h < heads; ++h) per_head[h] = join(per_head[h], from[at + h]);
   }
-  // fn(at, lanes) over heads numbers, as vectors where they fill them and one by one elsewhere
+  // Calls fn(h, like) for all heads: `like` is a vector if heads fill whole vectors, else one
+  // number.
   template <class Fn>
   DYNAGAT_INLINE void for_heads(const Fn& fn) const {
     if (heads % width<A> == 0)
@@ -95,7 +96,7 @@ struct Tile {
   }
 };
 
-// Read and write a vector or a single number, whichever `like` is.
+// Read and write a vector or a single number, depending on the type of the last argument.
 template <class A>
 DYNAGAT_INLINE Vec<A> get(const A* from, Vec<A>) {
   return load(from);
@@ -113,7 +114,7 @@ DYNAGAT_INLINE void put(A* to, A x) {
   *to = x;
 }
 
-// Counter-based dropout: a hash of (seed, edge, head). `keep_mask` in ops/reference.py is its twin.
+// Counter-based dropout: a hash of (seed, edge, head), as in `keep_mask` of ops/reference.py.
 struct Dropout {
   uint64_t threshold, first_count;
   uint32_t first, second;

@@ -1,5 +1,5 @@
-// Vectors of 32 bytes in the compiler's own vector types, so one source serves every instruction
-// set.
+// Vectors of 32 bytes, written with the compiler's vector types so that one source serves all
+// instruction sets.
 #pragma once
 #include <cmath>
 #include <cstdint>
@@ -51,13 +51,13 @@ DYNAGAT_INLINE V max(V x, V y) {
   return x > y ? x : y;
 }
 
-// LeakyReLU of any slope.
+// LeakyReLU for any slope.
 template <class A>
-DYNAGAT_INLINE Vec<A> leaky(Vec<A> z, Vec<A> slope) {
+DYNAGAT_INLINE Vec<A> leaky_relu(Vec<A> z, Vec<A> slope) {
   return z > 0 ? z : z * slope;
 }
 
-// sums of 8 (4) vectors -> one vector of their sums, in order
+// The sums of the lanes of 8 (double: 4) vectors, as one vector.
 DYNAGAT_INLINE Vec<float> sum_each(const Vec<float>* x) {
 #define DYNAGAT_PAIR(a, b)                                    \
   (__builtin_shufflevector(a, b, 0, 8, 2, 10, 4, 12, 6, 14) + \
@@ -81,7 +81,8 @@ DYNAGAT_INLINE Vec<double> sum_each(const Vec<double>* x) {
   return __builtin_shufflevector(a, b, 0, 1, 4, 5) + __builtin_shufflevector(a, b, 2, 3, 6, 7);
 }
 
-// exp for x <= 0 (and small positive x), about one unit in the last place; NaN stays NaN.
+// exp for x <= 0 (and small positive x), accurate to about one unit in the last place. NaN stays
+// NaN.
 DYNAGAT_INLINE Vec<float> exp(Vec<float> x) {
   typedef Lanes<float>::I I;
   const Vec<float> lowest = all(-87.33654f);  // log of the smallest normal number
@@ -112,7 +113,7 @@ DYNAGAT_INLINE Vec<double> exp(Vec<double> x) {
   return x;
 }
 
-// One byte per vector: bit l is set where lane l of z is not positive.
+// One byte per vector: bit l is set if lane l of z is not positive.
 DYNAGAT_INLINE uint8_t signs(Vec<float> z) {
 #if defined(__AVX2__)
   return ~_mm256_movemask_ps(_mm256_cmp_ps((__m256)z, _mm256_setzero_ps(), _CMP_GT_OQ));
@@ -128,7 +129,8 @@ DYNAGAT_INLINE uint8_t signs(Vec<double> z) {
   return bits;
 }
 
-// For G bytes of `signs`: factor[k] is, lane by lane, `slope` where byte k's bit is set, else one.
+// For G bytes of `signs`: each lane of factor[k] is `slope` if its bit in byte k is set, and 1
+// otherwise.
 template <int G>
 DYNAGAT_INLINE void slopes(const uint8_t* bytes, Vec<float> slope, Vec<float>* factor) {
   const Vec<float> one = all(1.0f);
@@ -179,7 +181,7 @@ DYNAGAT_INLINE bool any_above<float>(Vec<float> x, Vec<float> y) {
 }
 #endif
 
-// A few numbers; the library's memcpy costs more than the copy.
+// Copies a few numbers, for which memcpy would be slower.
 template <class A>
 DYNAGAT_INLINE void copy(A* to, const A* from, int64_t count) {
   int64_t at = 0;

@@ -1,5 +1,5 @@
-// Table: node -> its number in a sample. A hash as large as the sample, or a slot for each node of
-// the graph where that is no larger.
+// Table: maps nodes to their local index in a sample. A hash table of about the sample's size, or
+// an array over all nodes of the graph if that is not larger.
 #pragma once
 #include <algorithm>
 #include <cstdint>
@@ -11,7 +11,7 @@ namespace dynagat {
 
 class Table {
   struct Slot {
-    int32_t node, number;  // node -1: free
+    int32_t node, index;  // node -1: empty slot
   };
   Buffer<Slot> slots;
   int64_t nodes, size = 0;
@@ -26,10 +26,10 @@ class Table {
  public:
   explicit Table(int64_t nodes) : nodes(nodes) {}
 
-  // Room for `count` nodes, of which `known` are these, numbered as they come.
+  // Makes room for `count` nodes. If the table grows, nodes [0, known) are added again.
   void reserve(int64_t count, const int64_t* node, int64_t known) {
     int bits = 6;
-    while ((int64_t(1) << bits) < count + count / 3) ++bits;  // at most three slots in four
+    while ((int64_t(1) << bits) < count + count / 3) ++bits;  // at most 3/4 full
     const int64_t wanted = std::min(int64_t(1) << bits, nodes);
     if (wanted <= size) return;
     size = wanted, shift = 64 - bits, direct = wanted == nodes;
@@ -40,22 +40,22 @@ class Table {
 
   void prefetch(int32_t node) const { __builtin_prefetch(&slots[home(node)]); }
 
-  // Its number; `number` from now on, if it had none.
-  int32_t add(int32_t node, int32_t number) {
+  // Returns the node's index, after setting it to `index` if the node is new.
+  int32_t add(int32_t node, int32_t index) {
     int64_t slot = home(node);
     for (; slots[slot].node != node; slot = next(slot))
       if (slots[slot].node < 0) {
-        slots[slot] = {node, number};
-        return number;
+        slots[slot] = {node, index};
+        return index;
       }
-    return slots[slot].number;
+    return slots[slot].index;
   }
 
-  // Its number, or -1.
+  // Returns the node's index, or -1.
   int32_t find(int32_t node) const {
     int64_t slot = home(node);
     while (slots[slot].node != node && slots[slot].node >= 0) slot = next(slot);
-    return slots[slot].node == node ? slots[slot].number : -1;
+    return slots[slot].node == node ? slots[slot].index : -1;
   }
 };
 

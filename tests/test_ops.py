@@ -1,4 +1,4 @@
-"""The kernels against their definition: values, gradients, every option, every precision."""
+"""The kernels compared with the reference: values, gradients, all options, all precisions."""
 
 import pytest
 import torch
@@ -36,10 +36,10 @@ def problem_of(mechanism, heads, channels, option, **more):
     return make_problem(mechanism, heads, channels, **chosen)
 
 
-def largest_error(found, exact):
+def largest_error(results, exact):
     return max(
-        ((f.double() - e.double()).abs().max() / (e.double().abs().max() + 1e-30)).item()
-        for f, e in zip(found, exact, strict=True)
+        ((r.double() - e.double()).abs().max() / (e.double().abs().max() + 1e-30)).item()
+        for r, e in zip(results, exact, strict=True)
         if e.numel()
     )
 
@@ -47,7 +47,7 @@ def largest_error(found, exact):
 @pytest.mark.parametrize("option", OPTIONS)
 @pytest.mark.parametrize(("heads", "channels"), SHAPES)
 @pytest.mark.parametrize("mechanism", MECHANISMS)
-def test_kernels_equal_their_definition_in_double_precision(mechanism, heads, channels, option):
+def test_kernels_equal_the_reference_in_double_precision(mechanism, heads, channels, option):
     problem = problem_of(mechanism, heads, channels, option)
     assert largest_error(problem.results(fused), problem.results(reference)) < 1e-11
 
@@ -55,7 +55,9 @@ def test_kernels_equal_their_definition_in_double_precision(mechanism, heads, ch
 @pytest.mark.parametrize("option", OPTIONS)
 @pytest.mark.parametrize(("heads", "channels"), SHAPES)
 @pytest.mark.parametrize("mechanism", MECHANISMS)
-def test_single_precision_errs_no_more_than_twice_the_reference(mechanism, heads, channels, option):
+def test_single_precision_error_is_at_most_twice_that_of_the_reference(
+    mechanism, heads, channels, option
+):
     problem = problem_of(mechanism, heads, channels, option)
     exact = problem.results(reference)
     single = problem.to(torch.float32)
@@ -66,7 +68,7 @@ def test_single_precision_errs_no_more_than_twice_the_reference(mechanism, heads
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 @pytest.mark.parametrize("option", ["plain", "edge features", "relations", "dropout", "batch"])
 @pytest.mark.parametrize("mechanism", MECHANISMS)
-def test_half_precision_tables_keep_single_precision_sums(mechanism, option, dtype):
+def test_half_precision_tables_are_summed_in_single_precision(mechanism, option, dtype):
     problem = problem_of(mechanism, 4, 8, option).to(dtype)
     exact = problem.to(torch.float64)
     exact_out, exact_weights, *exact_grads = exact.results(reference)
@@ -75,7 +77,7 @@ def test_half_precision_tables_keep_single_precision_sums(mechanism, option, dty
     assert weights.dtype == torch.float32
     unit = torch.finfo(dtype).eps
     assert largest_error([out], [exact_out]) < unit
-    # gat's scores and all parameters are read as they are; only the results are rounded
+    # The inputs are not rounded again, only the results are.
     assert largest_error([weights], [exact_weights]) < 1e-5
     assert largest_error(grads, exact_grads) < 4 * unit
 
@@ -94,7 +96,7 @@ def test_half_precision_tables_keep_single_precision_sums(mechanism, option, dty
     ],
 )
 @pytest.mark.parametrize("mechanism", MECHANISMS)
-def test_gradients_are_those_of_finite_differences(mechanism, option):
+def test_gradients_equal_finite_differences(mechanism, option):
     chosen = OPTIONS[option]
     small = (4, 5, 9, chosen.get("graph", (0, 0, 0, 1))[3])
     problem = problem_of(mechanism, 2, 3, option, graph=small)
@@ -110,7 +112,7 @@ def test_gradients_are_those_of_finite_differences(mechanism, option):
 
 @pytest.mark.parametrize("option", ["plain", "edge features", "dropout", "relations", "batch"])
 @pytest.mark.parametrize("mechanism", MECHANISMS)
-def test_torch_accepts_the_op(mechanism, option):
+def test_the_op_passes_opcheck(mechanism, option):
     problem = problem_of(mechanism, 2, 8, option)
     query, key, third = (t.flatten(0, -3 if n < 2 and mechanism == "gat" else -4)
                          if t.dim() > 4 else t for n, t in enumerate(problem.tables))  # fmt: skip
@@ -151,15 +153,15 @@ def graphs(draw):
 
 @settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow])
 @given(graphs(), st.sampled_from(MECHANISMS), st.integers(1, 9), st.integers(1, 17), st.booleans())
-def test_kernels_equal_their_definition_on_any_graph(graph, mechanism, heads, channels, edges):
+def test_kernels_equal_the_reference_on_any_graph(graph, mechanism, heads, channels, edges):
     problem = make_problem(
         mechanism, heads, channels, graph=graph, edge_dim=2 if edges else 0, dropout=0.3
     )
-    for found, exact in zip(problem.results(fused), problem.results(reference), strict=True):
-        torch.testing.assert_close(found, exact, rtol=1e-9, atol=1e-9)
+    for result, exact in zip(problem.results(fused), problem.results(reference), strict=True):
+        torch.testing.assert_close(result, exact, rtol=1e-9, atol=1e-9)
 
 
-def test_dropout_keeps_the_share_it_should_and_edges_are_unrelated():
+def test_dropout_has_the_right_rate_and_is_independent_between_edges():
     keep = reference.keep_mask(torch.tensor(99), 1, 50_000, 8, 0.3)[0].double()
     assert abs(keep.mean().item() - 0.7) < 0.005
     assert (keep.mean(0) - 0.7).abs().max() < 0.02
@@ -172,7 +174,7 @@ def test_dropout_keeps_the_share_it_should_and_edges_are_unrelated():
 
 
 @pytest.mark.parametrize("dropout", [1.0, 0.999])
-def test_dropping_all_edges_leaves_nothing(dropout):
+def test_dropping_almost_all_edges_gives_finite_results(dropout):
     problem = make_problem("gatv2", 2, 8, dropout=dropout)
     out, weights = problem.run(fused, return_weights=True)
     expected, _ = problem.run(reference)
@@ -181,7 +183,7 @@ def test_dropping_all_edges_leaves_nothing(dropout):
     assert weights.sum() > 0
 
 
-def test_a_second_derivative_says_that_there_is_none():
+def test_a_second_derivative_raises_an_error():
     problem = make_problem("gatv2", 2, 8)
     out, _ = problem.run(fused)
     (grad,) = torch.autograd.grad(out.sum(), problem.tables[:1], create_graph=True)
@@ -190,7 +192,7 @@ def test_a_second_derivative_says_that_there_is_none():
 
 
 @pytest.mark.parametrize("mechanism", MECHANISMS)
-def test_functional_gradients_are_those_of_backward(mechanism):
+def test_torch_func_grad_equals_backward(mechanism):
     problem = make_problem(mechanism, 2, 8)
     op = getattr(fused, mechanism)
 
@@ -212,7 +214,7 @@ def test_large_scores_do_not_overflow():
     torch.testing.assert_close(total[total > 0], torch.ones_like(total[total > 0]))
 
 
-def test_not_a_number_stays_not_a_number():
+def test_nan_inputs_give_nan_where_the_reference_does():
     problem = make_problem("gatv2", 1, 8, dtype=torch.float32)
     with torch.no_grad():
         problem.tables[1][0] = torch.nan
@@ -231,7 +233,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize("name", WRONG)
-def test_a_wrong_shape_is_named(name):
+def test_a_wrong_shape_raises_an_error(name):
     problem = make_problem("gatv2", 2, 8, edge_dim=3)
     WRONG[name](problem)
     with pytest.raises(ValueError, match="must have shape"):
@@ -245,10 +247,10 @@ MISSING = [
 
 
 @pytest.mark.parametrize("backend", [fused, reference])
-@pytest.mark.parametrize(("mechanism", "options", "sentence"), MISSING)
-def test_what_is_missing_is_named(mechanism, options, sentence, backend):
+@pytest.mark.parametrize(("mechanism", "options", "message"), MISSING)
+def test_a_missing_argument_raises_an_error(mechanism, options, message, backend):
     problem = make_problem(mechanism, 2, 8)
-    with pytest.raises(ValueError, match=sentence):
+    with pytest.raises(ValueError, match=message):
         getattr(backend, mechanism)(*problem.tables, problem.graph, **options)
 
 
@@ -257,8 +259,8 @@ FIELDS = ("rowptr", "key_index", "edge_id", "key_rowptr", "key_query", "key_posi
 
 @pytest.mark.parametrize("value", [-1, 10**6])
 @pytest.mark.parametrize("name", FIELDS)
-def test_a_graph_with_wrong_numbers_is_refused_not_read(name, value):
+def test_a_graph_with_indices_out_of_range_raises_an_error(name, value):
     problem = make_problem("gatv2", 2, 8, edge_dim=2)
     getattr(problem.graph, name)[3] = value
-    with pytest.raises(ValueError, match=f"graph's {name}"):
+    with pytest.raises(ValueError, match=f"graph's {name} holds an index that is out of range"):
         problem.results(fused)
