@@ -1,4 +1,4 @@
-"""Random problems for the ops: a graph, tables, options, and what to differentiate."""
+"""Random inputs for the ops: a graph, tables, options, and the tensors to differentiate."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ MECHANISMS = ("gat", "gatv2", "dpgat")
 
 
 def random_graph(num_queries, num_keys, num_edges, relations=1, hub=0) -> Graph:
-    """Uniform edges; with `hub`, query 0 and key 0 get that many more each."""
+    """Uniformly random edges; query 0 and key 0 get `hub` additional edges each."""
     query = torch.randint(0, max(num_queries, 1), (num_edges,))
     key = torch.randint(0, max(num_keys, 1), (num_edges,))
     if hub:
@@ -29,7 +29,7 @@ def random_graph(num_queries, num_keys, num_edges, relations=1, hub=0) -> Graph:
 
 @dataclass
 class Problem:
-    """One call of an op: `mechanism(*tables, graph, **tensors, **options)`."""
+    """The arguments of one op call: `mechanism(*tables, graph, **tensors, **options)`."""
 
     mechanism: str
     graph: Graph
@@ -55,12 +55,12 @@ class Problem:
         return op(*self.tables, self.graph, **self.tensors, **self.options, **more)
 
     def results(self, backend) -> list[Tensor]:
-        """out, weights, and the gradients of a fixed function of both."""
+        """out, weights, and the gradients of a fixed loss that depends on both."""
         out, weights = self.run(backend, return_weights=True)
         generator = torch.Generator().manual_seed(5)
-        pull_out = torch.randn(out.shape, generator=generator, dtype=torch.float64).to(out)
-        pull = torch.randn(weights.shape, generator=generator, dtype=torch.float64).to(weights)
-        loss = (out * pull_out).sum(dtype=weights.dtype) + (weights * pull).sum()
+        dout = torch.randn(out.shape, generator=generator, dtype=torch.float64).to(out)
+        dweights = torch.randn(weights.shape, generator=generator, dtype=torch.float64).to(weights)
+        loss = (out * dout).sum(dtype=weights.dtype) + (weights * dweights).sum()
         return [out, weights, *torch.autograd.grad(loss, self.leaves)]
 
 
@@ -82,21 +82,21 @@ def make_problem(
     def table(nodes, *row):
         return torch.randn(*batch, nodes * rows, *row, dtype=dtype, requires_grad=True)
 
-    def numbers(*shape):
+    def parameter(*shape):
         return torch.randn(*shape, dtype=dtype, requires_grad=True)
 
-    wide = (heads,) if mechanism == "gat" else (heads, channels)
-    tables = [table(graph.num_queries, *wide), table(graph.num_keys, *wide)]
+    row_shape = (heads,) if mechanism == "gat" else (heads, channels)
+    tables = [table(graph.num_queries, *row_shape), table(graph.num_keys, *row_shape)]
     tensors = {}
     if mechanism == "gatv2":
-        tables.append(numbers(rows, heads, channels))
+        tables.append(parameter(rows, heads, channels))
         if own_value:
             tensors["value"] = table(graph.num_keys, heads, channels)
     else:
         tables.append(table(graph.num_keys, heads, channels))
     if edge_dim:
-        tensors["edge"] = numbers(graph.num_edges, edge_dim)
-        tensors["edge_weight"] = numbers(rows, *wide, edge_dim)
+        tensors["edge"] = parameter(graph.num_edges, edge_dim)
+        tensors["edge_weight"] = parameter(rows, *row_shape, edge_dim)
     if options.get("dropout"):
         options.setdefault("seed", torch.tensor(1234567890123))
     return Problem(mechanism, graph, tables, tensors, options)

@@ -1,4 +1,4 @@
-"""Graph: the native sort and torch's give the same value; what it groups, it can give back."""
+"""Graph: the native sort and torch's give the same result, and no edge is lost."""
 
 import dataclasses
 
@@ -22,16 +22,16 @@ def random_edges(num_queries, num_keys, num_edges, relations, dtype):
 @pytest.mark.parametrize("relations", [1, 3])
 @pytest.mark.parametrize("dtype", [torch.int32, torch.int64])
 @pytest.mark.parametrize("sizes", [(1, 1, 0), (1, 1, 5), (7, 3, 40), (50, 80, 5000), (300, 9, 200)])
-def test_native_and_torch_group_alike(sizes, dtype, relations, loops):
+def test_native_and_torch_group_edges_identically(sizes, dtype, relations, loops):
     assert kernels is not None
     query, key, relation = random_edges(*sizes, relations, dtype)
-    first, kind = (sizes[2], relations - 1) if loops else (-1, 0)
+    first_loop, loop_relation = (sizes[2], relations - 1) if loops else (-1, 0)
     edges = (query, key, relation, None)
-    found = module._group(*edges, *sizes[:2], relations, first, kind)
-    expected = module._group_in_torch(edges, *sizes[:2], relations, first, kind)
-    used = int(found[0][-1])
-    for n, (f, e) in enumerate(zip(found, expected, strict=True)):
-        assert torch.equal(f if n in (0, 3) else f[:used], e)
+    arrays = module._group(*edges, *sizes[:2], relations, first_loop, loop_relation)
+    expected = module._group_in_torch(edges, *sizes[:2], relations, first_loop, loop_relation)
+    used = int(arrays[0][-1])
+    for n, (array, exact) in enumerate(zip(arrays, expected, strict=True)):
+        assert torch.equal(array if n in (0, 3) else array[:used], exact)
 
 
 @pytest.mark.parametrize("relations", [1, 3])
@@ -53,11 +53,11 @@ def test_transposed_rows_are_the_same_edges():
     graph = Graph.from_edges(query, key, 9, 7)
     at = graph.key_position.long()
     assert torch.equal(graph.query_index[at], graph.key_query)
-    owners = torch.repeat_interleave(torch.arange(7), graph.key_rowptr.diff())
-    assert torch.equal(graph.key_index[at].long(), owners)
+    keys = torch.repeat_interleave(torch.arange(7), graph.key_rowptr.diff())
+    assert torch.equal(graph.key_index[at].long(), keys)
 
 
-def test_self_loops_replace_those_that_exist_and_come_last():
+def test_self_loops_replace_existing_loops_and_come_last():
     edge_index = torch.tensor([[0, 1, 1, 2, 2], [0, 0, 1, 2, 2]])
     graph = Graph.from_edge_index(edge_index, (4, 3)).with_self_loops()
     pairs = sorted(torch.stack([graph.edge_id, graph.query_index, graph.key_index], 1).tolist())
@@ -67,14 +67,14 @@ def test_self_loops_replace_those_that_exist_and_come_last():
     assert all(torch.equal(x, y) for x, y in zip(graph.tensors, direct.tensors, strict=True))
 
 
-def test_self_loops_twice_are_self_loops_once():
+def test_adding_self_loops_twice_changes_nothing():
     graph = Graph.from_edge_index(torch.randint(0, 6, (2, 30)), 6).with_self_loops()
     again = graph.with_self_loops()
     assert torch.equal(graph.rowptr, again.rowptr)
     assert torch.equal(graph.key_index, again.key_index)
 
 
-def test_loops_take_the_relation_asked_for():
+def test_self_loops_have_the_requested_relation():
     query, key, relation = random_edges(5, 5, 20, 3, torch.int64)
     graph = Graph.from_edges(query, key, 5, relation=relation, num_relations=3)
     loops = graph.with_self_loops(relation=2)
@@ -85,14 +85,14 @@ def test_loops_take_the_relation_asked_for():
         graph.with_self_loops(relation=3)
 
 
-def test_a_graph_does_not_change():
+def test_a_graph_is_immutable():
     graph = Graph.from_edge_index(torch.tensor([[0], [1]]), 2)
     with pytest.raises(dataclasses.FrozenInstanceError):
         graph.num_keys = 5  # pyright: ignore
 
 
 EDGES = torch.tensor([[0, 1, 2], [1, 2, 0]])
-BAD = [
+INVALID = [
     (lambda: Graph.from_edge_index(EDGES, 2), ValueError, r"must lie in \[0, 2\), but holds 2"),
     (lambda: Graph.from_edge_index(EDGES - 1, 3), ValueError, r"in \[0, 3\), but holds -1"),
     (lambda: Graph.from_edge_index(EDGES.float() * torch.nan, 3), TypeError, "torch.float32.*nan"),
@@ -106,7 +106,7 @@ BAD = [
     (
         lambda: Graph.from_edge_index(EDGES, -3),
         ValueError,
-        "num_queries must be a count, but is -3",
+        "num_queries must be an integer of at least 0, but is -3",
     ),
     (lambda: Graph.from_edge_index(EDGES, (2, 3)), ValueError, r"key_index must lie in \[0, 2\)"),
     (lambda: Graph.from_edges(EDGES[0], EDGES[1, :2], 3), ValueError, "one entry per edge"),
@@ -116,7 +116,11 @@ BAD = [
         r"relation must lie in \[0, 2\), but holds 2",
     ),
     (lambda: Graph.from_edge_index(EDGES, 3, num_relations=2), ValueError, "relation is missing"),
-    (lambda: Graph.from_edge_index(EDGES, 3, num_relations=0), ValueError, "num_relations must be"),
+    (
+        lambda: Graph.from_edge_index(EDGES, 3, num_relations=0),
+        ValueError,
+        "num_relations must be an integer of at least 1, but is 0",
+    ),
     (
         lambda: Graph.from_edge_index(EDGES[:, :0], 2**30, num_relations=4, relation=EDGES[0, :0]),
         ValueError,
@@ -125,8 +129,8 @@ BAD = [
 ]
 
 
-@pytest.mark.parametrize("case", range(len(BAD)))
-def test_bad_edges_get_a_sentence(case):
-    make, kind, sentence = BAD[case]
-    with pytest.raises(kind, match=sentence):
-        make()
+@pytest.mark.parametrize("case", range(len(INVALID)))
+def test_invalid_edges_raise_an_error(case):
+    create, error, message = INVALID[case]
+    with pytest.raises(error, match=message):
+        create()

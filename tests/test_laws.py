@@ -1,4 +1,4 @@
-"""What must hold for any input: the theorems of the paper, and the symmetries of attention."""
+"""Properties that hold for any input: the theorems of the paper and symmetries of attention."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ few = settings(max_examples=15, deadline=None, derandomize=True)
 
 
 def complete(num_nodes: int) -> Tensor:
-    """Every node attends to every node, as (key, query) pairs, query by query."""
+    """The complete graph as (key, query) pairs, ordered by query."""
     query, key = torch.cartesian_prod(torch.arange(num_nodes), torch.arange(num_nodes)).T
     return torch.stack([key, query])
 
@@ -32,14 +32,14 @@ def attention(layer, x: Tensor) -> Tensor:
     return weight.view(len(x), len(x), -1)
 
 
-def make(mechanism: str, seed: int, **options):
+def make_layer(mechanism: str, seed: int, **options):
     torch.manual_seed(seed)
     layer = LAYERS[mechanism](IN, C, heads=H, add_self_loops=False, **options).double()
     torch.nn.init.normal_(layer.bias)
     return layer
 
 
-def world(seed: int, num_nodes: int = 7, num_edges: int = 20) -> tuple[Tensor, Tensor]:
+def random_graph(seed: int, num_nodes: int = 7, num_edges: int = 20) -> tuple[Tensor, Tensor]:
     torch.manual_seed(seed)
     x = torch.randn(num_nodes, IN, dtype=torch.float64)
     return x, torch.randint(num_nodes, (2, num_edges))
@@ -50,9 +50,9 @@ def world(seed: int, num_nodes: int = 7, num_edges: int = 20) -> tuple[Tensor, T
 
 @few
 @given(seed=seeds, num_nodes=st.integers(2, 8))
-def test_gat_ranks_all_keys_alike_for_every_query_in_each_head(seed, num_nodes) -> None:
-    """Theorem 1: one order of the keys, by a_srcᵀ W x_j, never broken by any query."""
-    layer, (x, _) = make("gat", seed), world(seed, num_nodes)
+def test_gat_ranks_keys_in_the_same_order_for_every_query_in_each_head(seed, num_nodes) -> None:
+    """Theorem 1: every query ranks the keys by a_srcᵀ W x_j."""
+    layer, (x, _) = make_layer("gat", seed), random_graph(seed, num_nodes)
     weight = attention(layer, x)
     by_key = (layer.lin(x).view(-1, H, C) * layer.att_src).sum(-1)  # [keys, H]
     for head in range(H):
@@ -61,7 +61,7 @@ def test_gat_ranks_all_keys_alike_for_every_query_in_each_head(seed, num_nodes) 
 
 
 def fit(layer, x: Tensor, mapping: Tensor, steps: int = 400) -> bool:
-    """Train a layer of one head until each query i attends most to mapping[i]; did it?"""
+    """Train a one-head layer until each query i attends most to mapping[i]; return success."""
     optimizer = torch.optim.Adam(layer.parameters(), lr=0.03)
     for _ in range(steps):
         weight = attention(layer, x)[..., 0]
@@ -75,8 +75,8 @@ def fit(layer, x: Tensor, mapping: Tensor, steps: int = 400) -> bool:
 
 @pytest.mark.parametrize("seed", range(3))
 def test_unshared_gatv2_fits_any_mapping_of_queries_to_keys(seed) -> None:
-    """Theorem 2, by construction through training; a cycle and random mappings."""
-    x, _ = world(seed, num_nodes=5)
+    """Theorem 2, checked by training on a cycle and on random mappings."""
+    x, _ = random_graph(seed, num_nodes=5)
     torch.manual_seed(seed)
     layer = GATv2Conv(IN, 64, add_self_loops=False).double()
     mapping = torch.arange(5).roll(1) if seed == 0 else torch.randint(5, (5,))
@@ -84,7 +84,7 @@ def test_unshared_gatv2_fits_any_mapping_of_queries_to_keys(seed) -> None:
 
 
 def test_gat_fits_no_mapping_that_sends_two_queries_to_two_keys() -> None:
-    x, _ = world(0, num_nodes=3)
+    x, _ = random_graph(0, num_nodes=3)
     torch.manual_seed(0)
     assert not fit(GATConv(IN, 64, add_self_loops=False).double(), x, torch.tensor([1, 2, 0]), 100)
 
@@ -92,11 +92,11 @@ def test_gat_fits_no_mapping_that_sends_two_queries_to_two_keys() -> None:
 @few
 @given(seed=seeds)
 def test_shared_gatv2_without_bias_cannot_realise_a_cycle(seed) -> None:
-    """Its scores are symmetric, and e12 > e13 = e31 > e32 = e23 > e21 = e12 can't be."""
-    layer = make("gatv2", seed, share_weights=True)
+    """Its scores are symmetric, and e12 > e13 = e31 > e32 = e23 > e21 = e12 is a contradiction."""
+    layer = make_layer("gatv2", seed, share_weights=True)
     with torch.no_grad():
         layer.lin_l.bias.zero_()
-    x, _ = world(seed, num_nodes=3)
+    x, _ = random_graph(seed, num_nodes=3)
     best = attention(layer, x).argmax(1)  # [queries, H]
     cycles = (torch.tensor([1, 2, 0]), torch.tensor([2, 0, 1]))
     assert not any((best[:, head] == cycle).all() for head in range(H) for cycle in cycles)
@@ -120,11 +120,11 @@ def test_dpgat_realises_any_permutation_of_independent_nodes() -> None:
 
 
 @few
-@given(seed=seeds, place=st.floats(0.05, 0.95))
-def test_dpgat_never_selects_the_middle_of_three_collinear_keys(seed, place) -> None:
-    layer, (x, _) = make("dpgat", seed), world(seed)
+@given(seed=seeds, fraction=st.floats(0.05, 0.95))
+def test_dpgat_never_selects_the_middle_of_three_collinear_keys(seed, fraction) -> None:
+    layer, (x, _) = make_layer("dpgat", seed), random_graph(seed)
     first, last = x[0], x[1]
-    keys = torch.stack([first, (1 - place) * first + place * last, last])
+    keys = torch.stack([first, (1 - fraction) * first + fraction * last, last])
     edge_index = torch.stack(
         [torch.arange(3).repeat(len(x)), torch.arange(len(x)).repeat_interleave(3)]
     )
@@ -152,18 +152,18 @@ def test_gatv2_can_select_the_middle_of_three_collinear_keys() -> None:
 @few
 @given(seed=seeds)
 @every_mechanism
-def test_relabelling_nodes_relabels_outputs(mechanism, seed) -> None:
-    layer, (x, edge_index) = make(mechanism, seed, residual=True), world(seed)
+def test_permuting_the_nodes_permutes_the_outputs(mechanism, seed) -> None:
+    layer, (x, edge_index) = make_layer(mechanism, seed, residual=True), random_graph(seed)
     order = torch.randperm(len(x))
-    place = order.argsort()
-    torch.testing.assert_close(layer(x[order], place[edge_index]), layer(x, edge_index)[order])
+    new_index = order.argsort()
+    torch.testing.assert_close(layer(x[order], new_index[edge_index]), layer(x, edge_index)[order])
 
 
 @few
 @given(seed=seeds)
 @every_mechanism
 def test_the_order_of_the_edges_does_not_matter(mechanism, seed) -> None:
-    layer, (x, edge_index) = make(mechanism, seed, edge_dim=2), world(seed)
+    layer, (x, edge_index) = make_layer(mechanism, seed, edge_dim=2), random_graph(seed)
     edge_attr = torch.randn(edge_index.shape[1], 2, dtype=torch.float64)
     order = torch.randperm(edge_index.shape[1])
     shuffled = layer(x, edge_index[:, order], edge_attr[order])
@@ -174,7 +174,7 @@ def test_the_order_of_the_edges_does_not_matter(mechanism, seed) -> None:
 @given(seed=seeds)
 @every_mechanism
 def test_duplicating_all_edges_leaves_the_output_unchanged(mechanism, seed) -> None:
-    layer, (x, edge_index) = make(mechanism, seed), world(seed)
+    layer, (x, edge_index) = make_layer(mechanism, seed), random_graph(seed)
     torch.testing.assert_close(layer(x, edge_index.repeat(1, 3)), layer(x, edge_index))
 
 
@@ -182,7 +182,7 @@ def test_duplicating_all_edges_leaves_the_output_unchanged(mechanism, seed) -> N
 @given(seed=seeds)
 @every_mechanism
 def test_weights_are_positive_and_sum_to_one_over_the_keys_of_a_query(mechanism, seed) -> None:
-    layer, (x, edge_index) = make(mechanism, seed), world(seed)
+    layer, (x, edge_index) = make_layer(mechanism, seed), random_graph(seed)
     _, (_, weight) = layer(x, edge_index, return_attention_weights=True)
     assert (weight > 0).all()
     total = torch.zeros(len(x), H, dtype=x.dtype).index_add(0, edge_index[1], weight)
@@ -194,7 +194,7 @@ def test_weights_are_positive_and_sum_to_one_over_the_keys_of_a_query(mechanism,
 @given(seed=seeds)
 @every_mechanism
 def test_an_isolated_query_gets_the_bias_only(mechanism, seed) -> None:
-    layer, (x, edge_index) = make(mechanism, seed), world(seed)
+    layer, (x, edge_index) = make_layer(mechanism, seed), random_graph(seed)
     kept = edge_index[:, edge_index[1] != 0]
     torch.testing.assert_close(layer(x, kept)[0], layer.bias.detach())
 
@@ -202,21 +202,21 @@ def test_an_isolated_query_gets_the_bias_only(mechanism, seed) -> None:
 @few
 @given(seed=seeds)
 @every_mechanism
-def test_a_query_hears_only_of_its_keys(mechanism, seed) -> None:
-    layer, (x, edge_index) = make(mechanism, seed), world(seed)
-    hears = edge_index[0][edge_index[1] == 2]
-    stranger = torch.ones(len(x), dtype=torch.bool)
-    stranger[hears], stranger[2] = False, False
-    changed = torch.where(stranger[:, None], torch.randn_like(x), x)
+def test_a_query_depends_only_on_itself_and_its_keys(mechanism, seed) -> None:
+    layer, (x, edge_index) = make_layer(mechanism, seed), random_graph(seed)
+    keys = edge_index[0][edge_index[1] == 2]
+    unrelated = torch.ones(len(x), dtype=torch.bool)
+    unrelated[keys], unrelated[2] = False, False
+    changed = torch.where(unrelated[:, None], torch.randn_like(x), x)
     torch.testing.assert_close(layer(changed, edge_index)[2], layer(x, edge_index)[2])
 
 
 @few
 @given(seed=seeds)
 @every_mechanism
-def test_graphs_side_by_side_are_a_batch(mechanism, seed) -> None:
-    layer, (x, edge_index) = make(mechanism, seed), world(seed)
-    other, other_index = world(seed + 1, num_nodes=4, num_edges=9)
+def test_graphs_in_a_batch_do_not_influence_each_other(mechanism, seed) -> None:
+    layer, (x, edge_index) = make_layer(mechanism, seed), random_graph(seed)
+    other, other_index = random_graph(seed + 1, num_nodes=4, num_edges=9)
     joined = layer(torch.cat([x, other]), torch.cat([edge_index, other_index + len(x)], 1))
     torch.testing.assert_close(joined, torch.cat([layer(x, edge_index), layer(other, other_index)]))
 
@@ -224,8 +224,8 @@ def test_graphs_side_by_side_are_a_batch(mechanism, seed) -> None:
 @few
 @given(seed=seeds)
 @every_mechanism
-def test_a_graph_is_its_edge_index(mechanism, seed) -> None:
-    layer, (x, edge_index) = make(mechanism, seed), world(seed)
+def test_a_graph_gives_the_same_result_as_its_edge_index(mechanism, seed) -> None:
+    layer, (x, edge_index) = make_layer(mechanism, seed), random_graph(seed)
     graph = Graph.from_edge_index(edge_index, len(x))
     assert torch.equal(layer(x, graph), layer(x, edge_index))
 
@@ -233,11 +233,11 @@ def test_a_graph_is_its_edge_index(mechanism, seed) -> None:
 @few
 @given(seed=seeds)
 @every_mechanism
-def test_relations_of_equal_weights_are_no_relations(mechanism, seed) -> None:
-    plain, (x, edge_index) = make(mechanism, seed), world(seed)
+def test_relations_with_equal_weights_change_nothing(mechanism, seed) -> None:
+    plain, (x, edge_index) = make_layer(mechanism, seed), random_graph(seed)
     shared = {} if mechanism == "gat" else {"share_weights": True}
-    plain = make(mechanism, seed, **shared)
-    relational = make(mechanism, seed, num_relations=3, **shared)
+    plain = make_layer(mechanism, seed, **shared)
+    relational = make_layer(mechanism, seed, num_relations=3, **shared)
     state = {
         name: value if name == "bias" else value.repeat(3, *[1] * (value.dim() - 1))
         for name, value in plain.state_dict().items()
@@ -250,24 +250,24 @@ def test_relations_of_equal_weights_are_no_relations(mechanism, seed) -> None:
 @every_mechanism
 @few
 @given(seed=seeds)
-def test_queries_may_share_rows_of_a_table(mechanism, seed) -> None:
-    """with_query_rows gives what a table with one row per query would, and the same gradients."""
-    layer, (x, _) = make(mechanism, seed, residual=True), world(seed)
+def test_queries_can_share_rows_of_a_table(mechanism, seed) -> None:
+    """with_query_rows gives the outputs and gradients of a table with one row per query."""
+    layer, (x, _) = make_layer(mechanism, seed, residual=True), random_graph(seed)
     row = torch.randint(len(x), (30,))
     graph = Graph.from_edges(torch.randint(30, (60,)), torch.randint(len(x), (60,)), 30, len(x))
     x.requires_grad_()
     shared = layer(x, graph.with_query_rows(row, len(x)))
     (shared_gradient,) = torch.autograd.grad(shared.square().sum(), x)
-    if mechanism == "gat":  # whose weights for a pair go by other names
+    if mechanism == "gat":  # its weights have other names if x is a pair
         pair = GATConv((IN, IN), C, heads=H, add_self_loops=False, residual=True).double()
         state = layer.state_dict()
         state["lin_src.weight"] = state["lin_dst.weight"] = state.pop("lin.weight")
         pair.load_state_dict(state)
     else:
         pair = layer
-    apart = pair((x, x[row]), graph)
-    (gradient,) = torch.autograd.grad(apart.square().sum(), x)
-    torch.testing.assert_close(shared, apart)
+    separate = pair((x, x[row]), graph)
+    (gradient,) = torch.autograd.grad(separate.square().sum(), x)
+    torch.testing.assert_close(shared, separate)
     torch.testing.assert_close(shared_gradient, gradient)
 
 
@@ -275,12 +275,12 @@ def test_rows_of_queries_are_checked() -> None:
     graph = Graph.from_edges(torch.tensor([0, 1]), torch.tensor([0, 0]), 2, 1)
     with pytest.raises(ValueError, match=r"query_row must lie in \[0, 3\), but holds 3"):
         graph.with_query_rows(torch.tensor([0, 3]), 3)
-    with pytest.raises(ValueError, match=r"query_row must be \[2\] of integers, but is \[1\]"):
+    with pytest.raises(ValueError, match=r"query_row must have shape \[2\] .* but has shape \[1\]"):
         graph.with_query_rows(torch.tensor([0]), 3)
     shared = graph.with_query_rows(torch.tensor([0, 2]), 3)
     assert shared.to("cpu").num_query_rows == 3
-    with pytest.raises(ValueError, match="must be edges of the graph before with_query_rows"):
+    with pytest.raises(ValueError, match="with_self_loops must be called before with_query_rows"):
         shared.with_self_loops()
     x = torch.randn(1, IN), torch.randn(2, IN)
-    with pytest.raises(ValueError, match="edge_index tells of 3 queries, but x has 2"):
+    with pytest.raises(ValueError, match=r"edge_index (tells of|implies) 3 queries, but x has 2"):
         GATv2Conv(IN, C, add_self_loops=False)(x, shared)

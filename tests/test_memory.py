@@ -1,4 +1,4 @@
-"""Large results: on memory that is kept from call to call, and that nobody else holds."""
+"""Large results use memory that is kept from call to call and never shared by two tensors."""
 
 import copy
 import os
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.native
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
 @pytest.mark.parametrize("bias", [True, False])
 @pytest.mark.parametrize("batch", [(), (2, 3)])
-def test_projections_are_torchs_own(batch, bias, dtype):
+def test_projections_equal_those_of_torch(batch, bias, dtype):
     x = torch.randn(*batch, 12_000, 20, dtype=dtype, requires_grad=True)
     weight = torch.randn(256, 20, dtype=dtype, requires_grad=True)
     b = torch.randn(256, dtype=dtype, requires_grad=True) if bias else None
@@ -28,8 +28,8 @@ def test_projections_are_torchs_own(batch, bias, dtype):
     for linear in (project.project, F.linear):
         out = linear(x, weight, b)
         results.append([out, *torch.autograd.grad(out.float().square().sum(), leaves)])
-    for found, expected in zip(*results, strict=True):
-        torch.testing.assert_close(found, expected)
+    for result, expected in zip(*results, strict=True):
+        torch.testing.assert_close(result, expected)
 
 
 def test_a_projection_can_be_differentiated_twice():
@@ -38,34 +38,34 @@ def test_a_projection_can_be_differentiated_twice():
     (dx,) = torch.autograd.grad(
         project.project(x, weight, None).square().sum(), x, create_graph=True
     )
-    (found,) = torch.autograd.grad(dx.sum(), weight)
+    (result,) = torch.autograd.grad(dx.sum(), weight)
     (dx,) = torch.autograd.grad(F.linear(x, weight).square().sum(), x, create_graph=True)
     (expected,) = torch.autograd.grad(dx.sum(), weight)
-    torch.testing.assert_close(found, expected)
+    torch.testing.assert_close(result, expected)
 
 
-def test_memory_comes_back_once_nobody_holds_it():
-    shape = (5_000, 5_000)  # that no other test leaves behind
+def test_memory_is_reused_once_no_tensor_holds_it():
+    shape = (5_000, 5_000)  # a size that no other test uses
     first = fused.empty(shape, torch.float32)
-    place = first.data_ptr()
+    address = first.data_ptr()
     view = first[10:]
     view.fill_(7.0)
     del first
     other = fused.empty(shape, torch.float32)
-    assert other.data_ptr() != place  # a view still holds it
+    assert other.data_ptr() != address  # a view still holds it
     other.fill_(1.0)
     assert (view == 7).all()
     del view
-    assert fused.empty(shape, torch.float32).data_ptr() == place
+    assert fused.empty(shape, torch.float32).data_ptr() == address
 
 
-def test_results_on_kept_memory_are_ordinary_tensors():
+def test_results_on_pooled_memory_behave_like_ordinary_tensors():
     layer = GATv2Conv(8, 16, heads=8)
     x, edge_index = torch.randn(10_000, 8), torch.randint(0, 10_000, (2, 50_000))
     out = layer(x, edge_index)
     kept = out.detach().clone()
     again = copy.deepcopy(out.detach())
-    for _ in range(3):  # later calls may not write where an earlier result lives
+    for _ in range(3):  # later calls must not overwrite an earlier result
         layer(x, edge_index).sum().backward()
     assert torch.equal(out, kept)
     assert torch.equal(again, kept)
@@ -75,7 +75,7 @@ def test_results_on_kept_memory_are_ordinary_tensors():
 
 @pytest.mark.skipif(not os.path.exists("/proc/self/statm"), reason="needs /proc")
 @pytest.mark.parametrize("keep", ["1", "0"])
-def test_memory_is_kept_or_given_back_as_asked(keep):
+def test_keep_memory_decides_whether_memory_is_returned_to_the_system(keep):
     script = """
 import torch
 from dynagat.ops import fused

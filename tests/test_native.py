@@ -1,4 +1,4 @@
-"""What the native module promises besides numbers: same bits, threads, forks, instruction sets."""
+"""The native module: bitwise reproducibility, threads, forks, instruction sets."""
 
 import os
 import subprocess
@@ -26,8 +26,8 @@ def test_bits_do_not_depend_on_threads_or_repetition(mechanism, threads):
     problem = big_problem(mechanism, dropout=0.2)
     threads(1)
     once = problem.results(fused)
-    for number in (2, 3, 2, 1):
-        threads(number)
+    for num_threads in (2, 3, 2, 1):
+        threads(num_threads)
         for x, y in zip(once, problem.results(fused), strict=True):
             assert torch.equal(x, y)
 
@@ -41,8 +41,8 @@ def test_grouping_does_not_depend_on_threads(threads):
     assert all(torch.equal(x, y) for x, y in zip(once.tensors, again.tensors, strict=True))
 
 
-def test_the_number_of_threads_is_torchs(threads):
-    """One thread of torch is one thread of ours: no other appears while the op runs."""
+def test_the_number_of_threads_is_that_of_torch(threads):
+    """If torch uses one thread, the op starts no other thread."""
     script = """
 import os, torch
 torch.set_num_threads(1)
@@ -56,7 +56,7 @@ assert len(os.listdir("/proc/self/task")) == before
     subprocess.run([sys.executable, "-c", script], check=True)
 
 
-def test_python_goes_on_while_the_kernel_runs():
+def test_the_gil_is_released_while_a_kernel_runs():
     graph = random_graph(20_000, 20_000, 2_000_000)
     problem = make_problem("gatv2", 8, 16, graph=graph, dtype=torch.float32)
     done = threading.Event()
@@ -75,9 +75,9 @@ def test_python_goes_on_while_the_kernel_runs():
     assert turns > 1
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="os.fork is missing")
 @pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
-def test_a_forked_child_computes_the_same():
+def test_a_forked_child_computes_the_same_result():
     script = """
 import os, signal, sys, torch
 from tests.test_native import big_problem
@@ -88,15 +88,15 @@ expected, _ = problem.run(fused)
 child = os.fork()
 if child == 0:
     signal.alarm(60)
-    found, _ = problem.run(fused)
-    os._exit(0 if bytes(found.detach().numpy()) == bytes(expected.detach().numpy()) else 1)
+    out, _ = problem.run(fused)
+    os._exit(0 if bytes(out.detach().numpy()) == bytes(expected.detach().numpy()) else 1)
 sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 """
     subprocess.run([sys.executable, "-c", script], check=True, timeout=120)
 
 
 @pytest.mark.parametrize("name", ["baseline", "avx2"])
-def test_every_instruction_set_agrees_with_the_definition(name):
+def test_every_instruction_set_agrees_with_the_reference(name):
     script = f"""
 from dynagat.native import kernels
 from dynagat.ops import fused, reference
@@ -107,9 +107,9 @@ for mechanism in MECHANISMS:
     for dtype, limit in ((torch.float64, 1e-11), (torch.float32, 1e-4), (torch.float16, 2e-2)):
         for shape in ((8, 8), (3, 5), (1, 64)):
             problem = make_problem(mechanism, *shape, edge_dim=2, dtype=torch.float64).to(dtype)
-            found = problem.results(fused)
+            results = problem.results(fused)
             exact = problem.to(torch.float64).results(reference)
-            for x, y in zip(found, exact, strict=True):
+            for x, y in zip(results, exact, strict=True):
                 assert (x.double() - y).abs().max() <= limit * (1 + y.abs().max())
 """
     if name == "avx2" and kernels.instruction_set == "baseline":
@@ -118,7 +118,7 @@ for mechanism in MECHANISMS:
     subprocess.run([sys.executable, "-c", script], check=True, env=environment)
 
 
-def test_the_checksum_sees_any_change():
+def test_the_checksum_detects_any_change():
     numbers = torch.arange(100_001, dtype=torch.int32)
     before = kernels.checksum(numbers.data_ptr(), 400_004, 2)
     assert before == kernels.checksum(numbers.data_ptr(), 400_004, 1)

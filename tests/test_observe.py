@@ -1,4 +1,4 @@
-"""The ops tell their observers scores and weights, and compute nothing else for it."""
+"""Observers receive the scores and weights of the ops, and do not change the results."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def problem_of(mechanism: str, variant: str):
     return make_problem(mechanism, 2, 5, graph=graph, **options)
 
 
-def told(problem, backend, **more):
+def observed(problem, backend, **more):
     sights = []
     with observe.observing(sights.append):
         out, weights = problem.run(backend, **more)
@@ -45,7 +45,7 @@ def told(problem, backend, **more):
 
 
 def scores_by_formula(problem) -> Tensor:  # [*, P, H], in float64
-    """The reference's docstring, edge by edge of the graph's own order."""
+    """The formulas of the reference's docstring, in the graph's own edge order."""
     graph, at = problem.graph, -2 if problem.mechanism == "gat" else -3
     leaky = nn.functional.leaky_relu
     relation = graph.relation.long()
@@ -66,12 +66,10 @@ def scores_by_formula(problem) -> Tensor:  # [*, P, H], in float64
 @pytest.mark.parametrize("variant", VARIANTS)
 @pytest.mark.parametrize("backend", BACKENDS, ids=lambda b: b.__name__.rsplit(".", 1)[-1])
 @pytest.mark.parametrize("mechanism", MECHANISMS)
-def test_observers_are_told_the_scores_and_the_weights_before_dropout(
-    mechanism, backend, variant
-) -> None:
+def test_observers_receive_scores_and_weights_before_dropout(mechanism, backend, variant) -> None:
     problem = problem_of(mechanism, variant)
     graph = problem.graph
-    sight, out, weights = told(problem, backend)
+    sight, out, weights = observed(problem, backend)
     assert weights is None
     ids = graph.edge_id.long()
     torch.testing.assert_close(sight.scores[..., ids, :], scores_by_formula(problem))
@@ -84,30 +82,30 @@ def test_observers_are_told_the_scores_and_the_weights_before_dropout(
     assert torch.equal(sight.key_index, graph.key_index)
     assert torch.equal(sight.edge_id, graph.edge_id)
     assert sight.num_relations == graph.num_relations
-    unseen, returned = problem.run(backend, return_weights=True)
-    assert torch.equal(out, unseen)
-    sight, _, mine = told(problem, backend, return_weights=True)
-    assert torch.equal(mine, returned)
+    unobserved, returned = problem.run(backend, return_weights=True)
+    assert torch.equal(out, unobserved)
+    sight, _, weights = observed(problem, backend, return_weights=True)
+    assert torch.equal(weights, returned)
     assert torch.equal(sight.weights, returned)
-    assert not len(ids) or sight.weights.data_ptr() != mine.data_ptr()
+    assert not len(ids) or sight.weights.data_ptr() != weights.data_ptr()
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16], ids=str)
 @pytest.mark.parametrize("backend", BACKENDS, ids=lambda b: b.__name__.rsplit(".", 1)[-1])
 @pytest.mark.parametrize("mechanism", MECHANISMS)
-def test_half_precision_is_told_in_float32(mechanism, backend, dtype) -> None:
+def test_observers_of_half_precision_receive_float32(mechanism, backend, dtype) -> None:
     problem = make_problem(mechanism, 2, 5, dropout=0.5).to(dtype)
-    sight, _, _ = told(problem, backend)
+    sight, _, _ = observed(problem, backend)
     assert sight.weights.dtype == sight.scores.dtype == torch.float32
     ids, query = problem.graph.edge_id.long(), problem.graph.query_index.long()
     expected = softmax(sight.scores[ids].double(), query).float()
     torch.testing.assert_close(sight.weights[ids], expected)
-    close = 1e-5 if backend is fused or dtype == torch.float32 else 16 * torch.finfo(dtype).eps
+    tolerance = 1e-5 if backend is fused or dtype == torch.float32 else 16 * torch.finfo(dtype).eps
     formula = scores_by_formula(problem).float()
-    torch.testing.assert_close(sight.scores[ids], formula, atol=close, rtol=close)
+    torch.testing.assert_close(sight.scores[ids], formula, atol=tolerance, rtol=tolerance)
 
 
-def test_all_observers_are_told_and_each_until_its_block_ends() -> None:
+def test_every_observer_is_called_until_its_block_ends() -> None:
     problem, first, second = problem_of("gatv2", "plain"), [], []
     with observe.observing(first.append):
         with suppress(KeyError), observe.observing(second.append):

@@ -1,4 +1,4 @@
-"""Graph: edges grouped by the query that attends and, transposed, by the key attended to."""
+"""Graph: edges grouped by query and, transposed, by key."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from torch import Tensor
 from dynagat.native import kernels
 
 INDEX_DTYPES = (torch.int32, torch.int64)
-MAX_ROWS = 2**31 - 1  # positions and rows are held as int32
+MAX_ROWS = 2**31 - 1  # positions and rows are stored as int32
 
 
 @dataclass(frozen=True, eq=False)
@@ -18,10 +18,10 @@ class Graph:
     """Query i attends to key_index[p] for every position p of its rows i·R .. i·R + R - 1.
 
     Row i·R + r holds the edges of query i under relation r, in the caller's order; R = 1 without
-    relations. `edge_id[p]` is the caller's number of the edge at position p. The transposed rows
+    relations. `edge_id[p]` is the caller's index of the edge at position p. The transposed rows
     list, for key j, the queries that attend to it and the positions of those edges.
 
-    Make one with `Graph.from_edges` or `Graph.from_edge_index`; it never changes afterwards.
+    Create a graph with `Graph.from_edges` or `Graph.from_edge_index`. It is immutable.
     """
 
     rowptr: Tensor  # [num_queries · R + 1] int32
@@ -32,7 +32,7 @@ class Graph:
     key_position: Tensor  # [E] int32: its position in `key_index`
     num_queries: int
     num_keys: int
-    num_edges: int  # how many numbers edge_id draws from; merged loops leave gaps
+    num_edges: int  # edge ids lie in [0, num_edges); replaced self-loops leave unused ids
     num_relations: int = 1
     query_row: Tensor | None = None  # [num_queries] int32: see `with_query_rows`
     num_query_rows: int | None = None
@@ -49,20 +49,21 @@ class Graph:
         num_relations: int = 1,
         self_loops: bool = False,
     ) -> Graph:
-        """Group the edges (query_index[e], key_index[e]); any order, duplicates are kept.
+        """Group the edges (query_index[e], key_index[e]), in any order; duplicates are kept.
 
-        With `self_loops` the result is that of `with_self_loops`, in one go.
+        `self_loops=True` is a faster way to call `with_self_loops` on the result.
         """
         num_keys = num_queries if num_keys is None else num_keys
         _check_sizes(num_queries, num_keys, num_relations)
         _check_edges(query_index, key_index, relation, num_relations)
         if self_loops and num_relations > 1:
             raise ValueError(
-                "self_loops needs a graph without relations; call with_self_loops(relation)"
+                f"self_loops needs num_relations=1, but it is {num_relations}; "
+                "call with_self_loops(relation) on the graph"
             )
         edges = (query_index, key_index, relation, None)
         first_loop = query_index.shape[0] if self_loops else None
-        return _grouped(edges, num_queries, num_keys, num_relations, first_loop, 0)
+        return _build(edges, num_queries, num_keys, num_relations, first_loop, 0)
 
     @classmethod
     def from_edge_index(
@@ -88,37 +89,41 @@ class Graph:
         )
 
     def with_self_loops(self, relation: int = 0) -> Graph:
-        """The graph in which each of the first min(num_queries, num_keys) nodes has one loop.
+        """The graph with one self-loop at each of the first min(num_queries, num_keys) nodes.
 
-        Loops that exist are replaced. The loop of node i gets the edge number num_edges + i, after
-        all of the caller's edges; with relations, it is of the given one.
+        Existing loops are replaced. The loop of node i has edge id num_edges + i, after all of the
+        caller's edges, and belongs to the given relation.
         """
         if not 0 <= relation < self.num_relations:
             raise ValueError(f"relation must lie in [0, {self.num_relations}), but is {relation}")
         if self.query_row is not None:
-            raise ValueError("self-loops must be edges of the graph before with_query_rows")
-        kind = self.relation if self.num_relations > 1 else None
-        edges = (self.query_index, self.key_index, kind, self.edge_id)
-        return _grouped(
+            raise ValueError("with_self_loops must be called before with_query_rows")
+        relations = self.relation if self.num_relations > 1 else None
+        edges = (self.query_index, self.key_index, relations, self.edge_id)
+        return _build(
             edges, self.num_queries, self.num_keys, self.num_relations, self.num_edges, relation
         )
 
     def with_query_rows(self, query_row: Tensor, num_rows: int) -> Graph:
-        """The graph whose query i reads row query_row[i] of a table of `num_rows` rows.
+        """The graph in which query i reads row query_row[i] of a table with `num_rows` rows.
 
-        Many queries may then share one row, and only distinct rows are projected.
+        Queries can share a row, so that each distinct row is projected only once.
         """
         if self.num_relations > 1:
-            raise ValueError(f"query_row needs one relation, but there are {self.num_relations}")
+            raise ValueError(
+                f"query_row needs a graph with one relation, but it has {self.num_relations}"
+            )
         if query_row.shape != (self.num_queries,) or query_row.dtype not in INDEX_DTYPES:
-            kind = f"{list(query_row.shape)} of {query_row.dtype}"
-            raise ValueError(f"query_row must be [{self.num_queries}] of integers, but is {kind}")
+            raise ValueError(
+                f"query_row must have shape [{self.num_queries}] and hold int32 or int64, "
+                f"but has shape {list(query_row.shape)} and holds {query_row.dtype}"
+            )
         _check_range(query_row, num_rows, "query_row")
         row = query_row.to(torch.int32)
         return replace(self, query_row=row, num_query_rows=num_rows)
 
     def rows_of_queries(self, table: Tensor, axis: int) -> Tensor:
-        """What each query reads of a table that has its rows on this axis."""
+        """The row of each query, from a table that has its rows on this axis."""
         return table if self.query_row is None else table.index_select(axis, self.query_row)
 
     @property
@@ -169,7 +174,7 @@ class Graph:
 
 
 def check_edge_index(edge_index: Tensor, name: str = "edge_index") -> None:
-    """A [2, E] integer array, or a sentence that says what it is instead."""
+    """Raise an error unless `edge_index` is an integer tensor of shape [2, E]."""
     if not isinstance(edge_index, Tensor):
         raise TypeError(f"{name} must be a tensor, but is a {type(edge_index).__name__}")
     if edge_index.dim() != 2 or edge_index.shape[0] != 2:
@@ -186,12 +191,12 @@ def _check_index_dtype(index: Tensor, name: str) -> None:
 def _check_edges(
     query_index: Tensor, key_index: Tensor, relation: Tensor | None, num_relations: int
 ) -> None:
-    named = {"query_index": query_index, "key_index": key_index}
+    arguments = {"query_index": query_index, "key_index": key_index}
     if relation is not None:
-        named["relation"] = relation
+        arguments["relation"] = relation
     elif num_relations > 1:
         raise ValueError(f"relation is missing, but num_relations is {num_relations}")
-    for name, index in named.items():
+    for name, index in arguments.items():
         if not isinstance(index, Tensor):
             raise TypeError(f"{name} must be a tensor, but is a {type(index).__name__}")
         _check_index_dtype(index, name)
@@ -208,13 +213,14 @@ def _check_edges(
 
 
 def _check_sizes(num_queries: int, num_keys: int, num_relations: int) -> None:
-    named = {"num_queries": num_queries, "num_keys": num_keys, "num_relations": num_relations}
-    for name, size in named.items():
-        if isinstance(size, (bool, float)) or size < int(name == "num_relations"):
-            raise ValueError(f"{name} must be a count, but is {size}")
+    arguments = {"num_queries": num_queries, "num_keys": num_keys, "num_relations": num_relations}
+    for name, size in arguments.items():
+        smallest = 1 if name == "num_relations" else 0
+        if isinstance(size, (bool, float)) or size < smallest:
+            raise ValueError(f"{name} must be an integer of at least {smallest}, but is {size}")
 
 
-def _grouped(
+def _build(
     edges: tuple[Tensor, Tensor, Tensor | None, Tensor | None],
     num_queries: int,
     num_keys: int,
@@ -222,21 +228,21 @@ def _grouped(
     first_loop: int | None,
     loop_relation: int,
 ) -> Graph:
-    """The Graph of edges (query, key, relation, edge_id), with loops numbered from first_loop."""
+    """The Graph of edges (query, key, relation, edge_id); loops get ids from first_loop on."""
     num_edges = edges[0].shape[0] if first_loop is None else first_loop
     num_edges += 0 if first_loop is None else min(num_queries, num_keys)
     traced = torch.compiler.is_compiling()
     largest = 0 if traced else max(num_edges, num_queries * num_relations, num_keys * num_relations)
-    if largest > MAX_ROWS:  # a traced program would carry the comparison along as a guard
+    if largest > MAX_ROWS:  # not compared when traced, because it would become a guard
         raise ValueError(
-            f"a Graph holds at most {MAX_ROWS} edges and rows, but has {num_edges} edges, "
-            f"{num_queries} queries and {num_keys} keys of {num_relations} relations"
+            f"a Graph can have at most {MAX_ROWS} edges and rows, but has {num_edges} edges, "
+            f"{num_queries} queries and {num_keys} keys with {num_relations} relations"
         )
     loop = -1 if first_loop is None else first_loop
-    group = _group_op if traced else _group  # an op only where one is needed: it costs more to call
+    group = _group_op if traced else _group  # calling the op is slower
     arrays = group(*edges, num_queries, num_keys, num_relations, loop, loop_relation)
     if loop >= 0 and not traced:
-        used = int(arrays[0][-1])  # fewer than were made room for, if loops were there already
+        used = int(arrays[0][-1])  # less than allocated if existing loops were replaced
         arrays = [a if n in (0, 3) or len(a) == used else a[:used] for n, a in enumerate(arrays)]
     return Graph(
         *arrays,
@@ -258,8 +264,8 @@ def _group(
     first_loop: int,
     loop_relation: int,
 ) -> list[Tensor]:
-    """The six arrays of a Graph. With first_loop >= 0 loops are replaced; the arrays then have room
-    for one loop per node and are filled up to rowptr[-1]."""
+    """The six arrays of a Graph. If first_loop >= 0, existing loops are replaced by one per node;
+    the arrays are then long enough for all edges and loops, and are filled up to rowptr[-1]."""
     loops = min(num_queries, num_keys) if first_loop >= 0 else 0
     if kernels is None or query_index.device.type != "cpu":
         edges = query_index, key_index, relation, edge_id
@@ -301,7 +307,7 @@ def _empty_arrays(
 
 
 def _group_in_torch(edges, num_queries, num_keys, num_relations, first_loop, loop_relation):
-    """What the native counting sort does, with torch's stable sort."""
+    """The same result as the native counting sort, with torch's stable sort."""
     query, key, relation, ids = edges
     _check_range(query, num_queries, "query_index")
     _check_range(key, num_keys, "key_index")

@@ -1,4 +1,4 @@
-"""The ops gat, gatv2, dpgat: fused kernels on the CPU, the reference elsewhere. The only switch."""
+"""The ops gat, gatv2, dpgat: fused kernels on the CPU, the reference on other devices."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""The native twins of `reference`: the same names and signatures, with autograd.
+"""The ops of `reference` on native kernels, with the same names and signatures, and autograd.
 
-The forward pass saves its inputs and top [*, N, H], each query's largest score; nothing per edge.
-Compiled and exported programs see the ops `dynagat::attend` and `dynagat::attend_backward` as
-single nodes; eager code runs the same two functions through `torch.autograd.Function`, which costs
-less to call.
+The forward pass saves its inputs and top [*, N, H], each query's largest score, but nothing per
+edge. Compiled and exported programs see the ops `dynagat::attend` and `dynagat::attend_backward` as
+single nodes. Eager code calls the same two functions through `torch.autograd.Function`, which is
+faster.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ MECHANISMS = {"gat": 0, "gatv2": 1, "dpgat": 2}
 STORAGE = {torch.float32: 0, torch.float64: 1, torch.bfloat16: 2, torch.float16: 3}
 ARRAYS = ("rowptr", "key_index", "edge_id", "key_rowptr", "key_query", "key_position")
 SHARED = ("da", "dedge", "dedge_weight")  # gradients summed over the batch
-LARGE = 1 << 22  # bytes from which memory is worth keeping for the next call
+LARGE = 1 << 22  # bytes; memory of this size or more is kept for the next call
 
 
 class AttentionInputs(NamedTuple):
-    """The inputs of one call. The ops take its fields one by one: torch.library knows no tuples.
+    """The inputs of one call. Ops of torch.library take its fields as single arguments.
 
-    A NamedTuple, because it is cheaper to create than a dataclass and unpacks into arguments.
+    A NamedTuple is faster to create than a dataclass and can be unpacked into arguments.
     """
 
     query: Tensor  # [*, num_queries·R, H, C], or [*, num_queries·R, H] for gat
@@ -148,7 +148,7 @@ def _attend(
     query, key, value, a = tables
     storage = (key if value is None else value).dtype
     if storage not in STORAGE:
-        raise TypeError(f"the tables must hold floats, but hold {storage}")
+        raise TypeError(f"query, key and value must hold floats, but hold {storage}")
     compute = torch.promote_types(storage, torch.float32)
     scores = compute if mechanism == "gat" else storage
     query, key = query.to(scores), key.to(scores)
@@ -179,16 +179,16 @@ def _forward(*arguments) -> tuple[Tensor, Tensor, Tensor]:
     problem = _problem(inputs)
     batch = out.shape[:-3].numel()
     for b in range(batch):
-        _point(problem, b, batch, query=inputs.query, key=inputs.key, value=inputs.value)
-        _point(problem, b, batch, out=out, top=top, scores=scores)
-        _point(problem, b, batch, weights=weights if wants_weights else None)
+        _set_addresses(problem, b, batch, query=inputs.query, key=inputs.key, value=inputs.value)
+        _set_addresses(problem, b, batch, out=out, top=top, scores=scores)
+        _set_addresses(problem, b, batch, weights=weights if wants_weights else None)
         problem.first_count = b * inputs.num_edges * out.shape[-2]
         kernels.forward(problem)
     if scores is not None:
         rowptr, key_index, edge_id = inputs.graph[:3]
-        seen = weights.clone() if return_weights else weights  # the caller may change its own
+        seen = weights.clone() if return_weights else weights  # the caller may modify its tensor
         relations = inputs.num_relations
-        observe.tell(observe.Sight(rowptr, key_index, edge_id, relations, seen, scores))
+        observe.notify(observe.Sight(rowptr, key_index, edge_id, relations, seen, scores))
     if wants_weights and not return_weights:
         weights = weights.new_empty(*weights.shape[:-2], 0, weights.shape[-1])
     return out, top, weights
@@ -231,10 +231,10 @@ def _backward(*arguments) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tenso
     problem = _problem(inputs)
     batch = top.shape[:-2].numel()
     for b in range(batch):
-        _point(problem, b, batch, query=inputs.query, key=inputs.key, value=inputs.value)
-        _point(problem, b, batch, dout=dout, dweights=dweights, top=top)
-        _point(problem, b, batch, dquery=tables[0], dkey=tables[1])
-        _point(problem, b, batch, dvalue=None if inputs.value is None else tables[2])
+        _set_addresses(problem, b, batch, query=inputs.query, key=inputs.key, value=inputs.value)
+        _set_addresses(problem, b, batch, dout=dout, dweights=dweights, top=top)
+        _set_addresses(problem, b, batch, dquery=tables[0], dkey=tables[1])
+        _set_addresses(problem, b, batch, dvalue=None if inputs.value is None else tables[2])
         problem.first_count = b * inputs.num_edges * top.shape[-1]
         parts = shared if b == 0 else [torch.zeros_like(total) for total in shared]
         for name, part, given in zip(SHARED, parts, inputs[3:NUM_DIFFERENTIABLE], strict=True):
@@ -267,14 +267,14 @@ def _(dout, dweights, top, *arguments):
     return *tables, *shared
 
 
-def _save(ctx, inputs, output):
+def _save_inputs(ctx, inputs, output):
     tensors, graph, options = inputs[:NUM_TENSORS], inputs[NUM_TENSORS], inputs[NUM_TENSORS + 1 :]
     ctx.save_for_backward(output[1], *tensors, *graph)
     ctx.options = options[:-1]  # without return_weights
     ctx.set_materialize_grads(False)
 
 
-def _pull_back(ctx, dout, _, dweights, call: Any = attend_backward):
+def _differentiate(ctx, dout, _, dweights, call: Any = attend_backward):
     top, *tensors = ctx.saved_tensors
     graph = tensors[NUM_TENSORS:]
     inputs = AttentionInputs._make((*tensors[:NUM_TENSORS], graph, *ctx.options))
@@ -292,13 +292,13 @@ def _pull_back(ctx, dout, _, dweights, call: Any = attend_backward):
     return *grads, None, [None] * len(graph), *[None] * 6
 
 
-attend.register_autograd(_pull_back, setup_context=_save)
+attend.register_autograd(_differentiate, setup_context=_save_inputs)
 
 
 def _no_second_derivative(ctx, *grads):
     raise NotImplementedError(
-        "dynagat's fused attention has no second derivative; set DYNAGAT_BACKEND=reference, "
-        "whose plain torch operations have one"
+        "dynagat's fused attention has no second derivative; set DYNAGAT_BACKEND=reference "
+        "to compute one"
     )
 
 
@@ -314,12 +314,12 @@ class _Attend(torch.autograd.Function):
 
     @staticmethod
     def setup_context(ctx, inputs, output):
-        _save(ctx, inputs, output)
+        _save_inputs(ctx, inputs, output)
         ctx.mark_non_differentiable(output[1])
 
     @staticmethod
     def backward(ctx, *grads):
-        grads = _pull_back(ctx, *grads, call=_AttendBackward.apply)
+        grads = _differentiate(ctx, *grads, call=_AttendBackward.apply)
         # A Function expects one gradient for the graph's list, an op one per array in it.
         return *grads[:NUM_TENSORS], None, *grads[NUM_TENSORS + 1 :]
 
@@ -351,7 +351,7 @@ def _empty_results(inputs: AttentionInputs, return_weights: bool):
 
 
 def empty(shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
-    """Uninitialised memory for a result; where large, from the pool of earlier results."""
+    """An uninitialised tensor; if it is large, its memory comes from the pool."""
     count = 1
     for length in shape:
         count *= length
@@ -370,7 +370,7 @@ def _empty_like(tensor: Tensor | None, shape=None) -> Tensor:
 
 
 def _problem(inputs: AttentionInputs):
-    """The native call's description, without the pointers that change from batch to batch."""
+    """The arguments of the native call, except the pointers that differ between batches."""
     values, edge, graph = inputs.value_table, inputs.edge, inputs.graph
     problem = kernels.Problem()
     problem.mechanism = MECHANISMS[inputs.mechanism]
@@ -392,13 +392,13 @@ def _problem(inputs: AttentionInputs):
     return problem
 
 
-def _point(problem, b: int, batch: int, **tensors: Tensor | None) -> None:
-    """Point fields of the problem at the part of each tensor that belongs to batch b."""
+def _set_addresses(problem, b: int, batch: int, **tensors: Tensor | None) -> None:
+    """Set fields of the problem to the address of batch b in each tensor."""
     for name, tensor in tensors.items():
-        at = 0
+        address = 0
         if tensor is not None:
-            at = tensor.data_ptr() + b * (tensor.numel() // batch) * tensor.element_size()
-        setattr(problem, name, at)
+            address = tensor.data_ptr() + b * (tensor.numel() // batch) * tensor.element_size()
+        setattr(problem, name, address)
 
 
 def _check(inputs: AttentionInputs) -> None:
@@ -429,4 +429,6 @@ def _check(inputs: AttentionInputs) -> None:
     if len(graph) != 6 or any(t.dtype != torch.int32 or not t.is_contiguous() for t in graph):
         raise TypeError("graph must be the six int32 arrays of a Graph")
     if len({len(graph[n]) for n in (1, 2, 4, 5)}) != 1:
-        raise ValueError("the graph's key_index, edge_id, key_query, key_position differ in length")
+        raise ValueError(
+            "the graph's key_index, edge_id, key_query and key_position must have equal lengths"
+        )

@@ -1,6 +1,7 @@
-"""Observers: who is told the weights and scores of every op while it computes them.
+"""Observers are called with the attention scores and weights of every op call.
 
-An observer costs the op one more array [*, num_edges, H], and no second pass.
+While there is an observer, an op also stores its scores and weights, [*, num_edges, H] each; it
+makes no second pass.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from torch import Tensor
 
 @dataclass(frozen=True, eq=False)
 class Sight:
-    """What one call of an op computed, by edge number; numbers that no edge bears hold zeros."""
+    """The scores and weights of one op call, by edge id. Unused edge ids hold zeros."""
 
     rowptr: Tensor  # [num_queries · R + 1]: the rows of the graph, as in `Graph`
     key_index: Tensor  # [E]
@@ -32,17 +33,18 @@ _lock = threading.Lock()
 
 
 def are_there() -> bool:
+    """Is there any observer?"""
     return bool(_observers)
 
 
-def tell(sight: Sight) -> None:
+def notify(sight: Sight) -> None:
     for observer in _observers:
         observer(sight)
 
 
 @contextmanager
 def observing(observer: Observer) -> Iterator[None]:
-    """Within the block the observer is told, in the thread that computes, of every call."""
+    """Within the block, `observer` is called after every op call, in the thread that computes."""
     global _observers
     with _lock:
         _observers = (*_observers, observer)
@@ -50,4 +52,4 @@ def observing(observer: Observer) -> Iterator[None]:
         yield
     finally:
         with _lock:
-            _observers = tuple(each for each in _observers if each is not observer)
+            _observers = tuple(other for other in _observers if other is not observer)

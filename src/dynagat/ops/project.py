@@ -1,4 +1,4 @@
-"""x Wᵀ + b into memory that is kept from step to step: torch's own product, without fresh pages."""
+"""x Wᵀ + b with torch's own matrix product, into memory that is kept from step to step."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dynagat.ops.fused import LARGE, STORAGE, empty
 
 
 def project(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:  # [*, in] -> [*, out]
-    """F.linear, whose large results on the CPU come from the pool and go back to it."""
+    """F.linear, but large results on the CPU use memory from the pool."""
     return _Project.apply(x, weight, bias) if _is_pooled(x, weight) else F.linear(x, weight, bias)
 
 
@@ -56,6 +56,6 @@ class _Project(torch.autograd.Function):
 
 
 def _product(x: Tensor, y: Tensor) -> Tensor:
-    if torch.is_grad_enabled():  # to be differentiated again
+    if torch.is_grad_enabled():  # the result will be differentiated again
         return x @ y
     return torch.mm(x, y, out=empty((x.shape[0], y.shape[1]), x.dtype))

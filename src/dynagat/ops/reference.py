@@ -1,14 +1,14 @@
 """The definition of the ops, in plain torch: out_i = Σ_j α_ij value_j, α_i = softmax_j score_ij.
 
-Every array may have leading batch axes `*`. Tables have one row per node and relation: row i·R + r
-is node i under relation r, so without relations just node i. With
-P the edges of the graph in its own order, and i, j, r the query, key and relation of each:
+Every table may have leading batch axes `*`. It has one row per node and relation: row i·R + r is
+node i under relation r. P stands for the edges in the graph's own order; i, j, r are the query, key
+and relation of an edge.
 
     gat     score_ij = LeakyReLU(query_score_i + key_score_j [+ W_e e_ij])
     gatv2   score_ij = aᵀ LeakyReLU(query_i + key_j [+ W_e e_ij])
     dpgat   score_ij = ⟨query_i, key_j [+ W_e e_ij]⟩ / √C
 
-The weights returned are those before dropout, in the caller's edge order.
+The returned weights are those before dropout, in the caller's edge order.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def gatv2(
     a: Tensor,  # [R, H, C]
     graph: Graph,
     *,
-    value: Tensor | None = None,  # [*, num_keys·R, H, C]; the keys themselves, if not given
+    value: Tensor | None = None,  # [*, num_keys·R, H, C]; default: the keys
     slope: float = 0.2,
     edge: Tensor | None = None,  # [num_edges, D]
     edge_weight: Tensor | None = None,  # [R, H, C, D]
@@ -90,7 +90,7 @@ def dpgat(
 
 
 def keep_mask(seed: Tensor, batch: int, num_edges: int, heads: int, dropout: float) -> Tensor:
-    """[batch, num_edges, heads] of booleans: a hash of (seed, edge, head), that of the kernels."""
+    """Boolean [batch, num_edges, heads]: the kernels' hash of (seed, edge, head)."""
     count = torch.arange(batch * num_edges * heads, device=seed.device)
     low, high = count & 0xFFFFFFFF, count >> 32
     first = _mix((seed & 0xFFFFFFFF) ^ 0x9E3779B9)
@@ -100,21 +100,21 @@ def keep_mask(seed: Tensor, batch: int, num_edges: int, heads: int, dropout: flo
 
 
 def _mix(x: Tensor) -> Tensor:
-    """A bijection of 32-bit words, held in int64, after which neighbours look unrelated."""
+    """A bijection of 32-bit words, stored as int64; consecutive inputs look unrelated after it."""
     x = ((x ^ (x >> 16)) * 0x21F0AAAD) & 0xFFFFFFFF
     x = ((x ^ (x >> 15)) * 0xD35A2D97) & 0xFFFFFFFF
     return x ^ (x >> 15)
 
 
 def _rows(graph: Graph) -> tuple[Tensor, Tensor]:
-    """The query's and the key's table row of each edge."""
+    """The table rows of the query and the key of each edge."""
     key = graph.key_index
     key_row = key * graph.num_relations + graph.relation if graph.num_relations > 1 else key
     return graph.row_index.long(), key_row.long()
 
 
 def _project(edge: Tensor, edge_weight: Tensor | None, graph: Graph) -> Tensor:
-    """W_e e of the relation of each edge: [P, H] or [P, H, C]"""
+    """W_e e of each edge, where W_e is that of its relation: [P, H] or [P, H, C]"""
     if edge_weight is None:
         raise ValueError("edge_weight is missing, but edge was given")
     e = edge[graph.edge_id.long()]
@@ -131,16 +131,16 @@ def _attend(
     seed: Tensor | None,
     return_weights: bool,
 ) -> tuple[Tensor, Tensor | None]:
-    """score [*, P, H] and values [*, P, H, C] -> out and, if asked for, the weights"""
+    """score [*, P, H] and values [*, P, H, C] -> out and, if requested, the weights"""
     query, edge_id = graph.query_index.long(), graph.edge_id.long()
     wide = score.to(torch.promote_types(score.dtype, torch.float32))
     weight = _segment_softmax(wide, query, graph.num_queries)  # [*, P, H]
     batch, heads = weight.shape[:-2], weight.shape[-1]
     returned = _by_edge_id(weight, graph) if return_weights else None
     if observe.are_there():
-        numbers = [_by_edge_id(each.detach(), graph) for each in (weight, wide)]
+        arrays = [_by_edge_id(values.detach(), graph) for values in (weight, wide)]
         rows = graph.rowptr, graph.key_index, graph.edge_id
-        observe.tell(observe.Sight(*rows, graph.num_relations, *numbers))
+        observe.notify(observe.Sight(*rows, graph.num_relations, *arrays))
     if dropout > 0:
         if seed is None:
             raise ValueError(f"seed is missing, but dropout is {dropout}")
@@ -153,9 +153,9 @@ def _attend(
 
 
 def _by_edge_id(values: Tensor, graph: Graph) -> Tensor:
-    """[*, P, H] in the graph's order -> [*, num_edges, H] in the caller's, zeros in its gaps."""
-    places = values.new_zeros(*values.shape[:-2], graph.num_edges, values.shape[-1])
-    return places.index_copy(-2, graph.edge_id.long(), values)
+    """[*, P, H] in the graph's order -> [*, num_edges, H] by edge id; unused ids hold zeros."""
+    zeros = values.new_zeros(*values.shape[:-2], graph.num_edges, values.shape[-1])
+    return zeros.index_copy(-2, graph.edge_id.long(), values)
 
 
 def _segment_softmax(score: Tensor, index: Tensor, size: int) -> Tensor:
