@@ -1,22 +1,19 @@
-# make demo: static against dynamic attention, trained and shown.  make test: the tests.
-# Each sets up everything it needs.
+# make demo: train GAT and GATv2, and show static and dynamic attention.  make test: run the tests.
+# Each installs everything it needs.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 SOURCES := $(wildcard csrc/*) $(shell find src -name "*.py") CMakeLists.txt pyproject.toml
-ifneq ($(wildcard ../shared/data),)
-export DYNAGAT_DATA ?= $(abspath ../shared/data)
-endif
 
 .PHONY: demo demo-speed test check bench bench-quick sanitize docs site chromium format clean
 
-# GATv2, GAT with 1 and 8 heads and DPGAT on DictionaryLookup; the page is demo/index.html.
+# GATv2, GAT with 1 and 8 heads, and DPGAT on DictionaryLookup; the page is demo/index.html.
 demo: $(VENV)/suite
 	$(BIN)/dynagat run dictionary-lookup --set k=10 --mechanism gatv2,gat,dpgat --seeds 0 \
 	  --workers 2 --store demo/records.sqlite > /dev/null
 	$(BIN)/dynagat report dictionary-lookup --store demo/records.sqlite --out demo
 
-# Our GATv2Conv beside PyG's.
+# Speed of our GATv2Conv and of PyG's.
 demo-speed: $(VENV)/bench
 	$(BIN)/python -m bench --demo
 
@@ -40,11 +37,11 @@ bench: $(VENV)/bench $(VENV)/dgl
 bench-quick: $(VENV)/bench
 	$(BIN)/python -m bench --quick
 
-# The native code under AddressSanitizer and UBSan, through the same Python calls.
+# The native code under AddressSanitizer and UBSan, called from Python.
 sanitize: $(VENV)/test
 	tests/sanitize.sh $(BIN)/python
 
-# The pages of docs/results, from the committed records.
+# The pages of docs/results from the committed records; index.html holds them all and is not committed.
 docs: $(VENV)/suite
 	$(BIN)/dynagat report $(foreach file,$(wildcard results/*.jsonl),--records $(file)) --out docs/results
 
@@ -52,23 +49,23 @@ docs: $(VENV)/suite
 site: $(VENV)/docs
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
 
-# The browser in which the tests click through the page.
+# The browser in which the tests open the pages.
 chromium:
 	command -v chromium >/dev/null || { apt-get update -qq && apt-get install -y -qq chromium; }
 
-# Torch first, and from its own line: a looser range would fetch its CUDA build.
+# Torch first, in its pinned version: a looser range would fetch its CUDA build.
 $(VENV)/torch: constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet torch -c constraints.txt
 	$(BIN)/pip install --quiet "scikit-build-core>=0.10" "nanobind>=2.4" cmake ninja
 	touch $@
 
-# A peer for the bench, where it installs: its own requirements would replace torch.
+# DGL for the bench, if it installs; without its requirements, which would replace torch.
 $(VENV)/dgl: $(VENV)/bench
 	-$(BIN)/pip install --quiet --no-deps dgl==1.1.3
 	touch $@
 
-# The package with one of its extras; the native module is compiled once and kept in build/.
+# The package with one of its extras; build/ keeps the compiled native module.
 $(VENV)/%: $(VENV)/torch $(SOURCES)
 	$(BIN)/pip install --quiet -c constraints.txt --no-build-isolation ".[$*]"
 	touch $@

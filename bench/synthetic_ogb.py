@@ -1,7 +1,7 @@
 """Synthetic graphs in the raw file layout of the OGB datasets, of any size up to the true one.
 
-dynagat's own reader reads them. A file named MADE in the folder marks them as synthetic. Rows are
-written block by block, so that memory stays small; only the pairs of link datasets are kept.
+dynagat's own reader reads them. A release note in the folder says that they are synthetic. Rows
+are written block by block, so that memory stays small; only the pairs of link datasets are kept.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from dynagat.data.catalog import CATALOG, Entry
-from dynagat.data.ogb import MADE, SETS
+from dynagat.data.ogb import SETS
 
 BLOCK = 1 << 19  # rows drawn at a time
 HOMOPHILY = 0.6  # fraction of edges that are forced to join nodes of the same class
@@ -102,14 +102,11 @@ def _split_sizes(entry: Entry, nodes: int, edges: int) -> tuple[int, int, int]:
 
 
 def _write_folders(plan: Plan) -> None:
-    """Create the folders, the release note and the file that marks the data as synthetic."""
+    """Create the folders and the release note, which says that the data are synthetic."""
     for inner in ("raw", "mapping", "processed", f"split/{SETS[plan.entry.name].split}"):
         (plan.folder / inner).mkdir(parents=True, exist_ok=True)
     version = 2 if plan.entry.name == "ogbn-mag" else 1
     (plan.folder / f"RELEASE_v{version}.txt").write_text(f"# Synthetic, not {plan.entry.name}\n")
-    (plan.folder / MADE).write_text(
-        "This dataset is synthetic, written for tests and benchmarks.\n"
-    )
 
 
 def _make_nodes(plan: Plan) -> None:

@@ -25,9 +25,10 @@ from bench.isolation import check_memory, in_fresh_process, reason_of
 from bench.memory import peak_bytes
 from bench.records import Record
 from dynagat.benchmarks import find
-from dynagat.benchmarks.nodes import problem_of
 from dynagat.data.catalog import CATALOG
 from dynagat.data.store import EDGE, NODE, Edges, GraphData, Nodes, open_graph
+from dynagat.metrics import Metric
+from dynagat.prediction.nodes import node_problem
 from dynagat.training import Schedule, Task, fit
 
 WARM_UP = 3  # steps that are not recorded
@@ -118,6 +119,10 @@ class TimedTask:
     effort: Effort
     seconds: list[float] = field(default_factory=list)  # of each step, the warm-up included
 
+    @property
+    def metric(self) -> Metric:
+        return self.task.metric
+
     def batches(self, generator: Generator) -> Iterator[Any]:
         """Batches of as many epochs as it takes."""
         begin = time.perf_counter()
@@ -160,8 +165,8 @@ def build(case: Case, data: GraphData) -> tuple[nn.Module, Task, Schedule, int]:
     The only function here that depends on how dynagat's node benchmarks are put together.
     """
     benchmark = find(case.benchmark)
-    problem = problem_of(benchmark.data.with_features(data), benchmark.data.self_loops)
+    problem = node_problem(benchmark.data.with_features(data), benchmark.data.self_loops)
     torch.manual_seed(0)
     network = replace(benchmark.network, heads=case.heads).build(problem, case.mechanism)
-    schedule = benchmark.schedule.of(case.mechanism)
-    return network, benchmark.task.on(problem, schedule), schedule, len(problem.split["train"])
+    schedule = benchmark.schedule.for_mechanism(case.mechanism)
+    return network, benchmark.task.prepare(problem, schedule), schedule, len(problem.split["train"])

@@ -1,4 +1,4 @@
-"""Small graphs for the node benchmarks, in the store or as files, and short settings for them."""
+"""Small graphs for the node benchmarks, stored or as files, and settings for short runs."""
 
 from __future__ import annotations
 
@@ -11,21 +11,18 @@ from dynagat.benchmarks import find
 from dynagat.data.store import EDGE, NODE, Edges, GraphData, Nodes
 from dynagat.experiment import Benchmark, as_published, grid
 
-MADE_NODES = {"ogbn-arxiv": 400, "ogbn-mag": 3490, "ogbn-products": 470, "ogbn-proteins": 60}
+NUM_NODES = {"ogbn-arxiv": 400, "ogbn-mag": 3490, "ogbn-products": 470, "ogbn-proteins": 60}
 SHORT = {
     "pubmed": ("hidden=4", "heads=2", "max_rounds=2"),
-    "ogbn-arxiv": ("made=true", "dim=8", "heads=2", "max_rounds=2", "roots=60", "steps=2"),
-    "ogbn-mag": ("made=true", "dim=8", "heads=2", "max_rounds=2", "batch_size=2000"),
+    "ogbn-arxiv": ("dim=8", "heads=2", "max_rounds=2", "roots=60", "steps=2"),
+    "ogbn-mag": ("dim=8", "heads=2", "max_rounds=2", "batch_size=2000"),
     "ogbn-products": (
-        "made=true", "dim=8", "heads=2", "max_rounds=3", "silent_rounds=1", "round_passes=1",
-        "batch_size=20",
+        "dim=8", "heads=2", "max_rounds=3", "silent_rounds=1", "round_passes=1", "batch_size=20",
     ),
-    "ogbn-proteins": (
-        "made=true", "dim=8", "heads=2", "max_rounds=2", "round_passes=1", "batch_size=30",
-    ),
+    "ogbn-proteins": ("dim=8", "heads=2", "max_rounds=2", "round_passes=1", "batch_size=30"),
     "edge-noise": (
-        "dataset=ogbn-arxiv", "made=true", "noise=0.3", "dim=8", "heads=2", "max_rounds=2",
-        "roots=60", "steps=2",
+        "dataset=ogbn-arxiv", "noise=0.3", "dim=8", "heads=2", "max_rounds=2", "roots=60",
+        "steps=2",
     ),
 }  # fmt: skip
 
@@ -56,7 +53,7 @@ def without_features(data: GraphData) -> GraphData:
 
 def make_files(folder) -> None:
     """Write synthetic OGB datasets into the folder of DYNAGAT_DATA."""
-    for name, nodes in MADE_NODES.items():
+    for name, nodes in NUM_NODES.items():
         make_ogb(name, folder / name, nodes=nodes)
 
 

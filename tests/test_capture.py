@@ -26,8 +26,8 @@ import dynagat
 from dynagat import Graph, capture
 from dynagat.analysis.pyg import observing_softmax
 from dynagat.analysis.table import tabulate
+from dynagat.benchmarks.dictionary_lookup.network import DictionaryNetwork
 from dynagat.nn import loops
-from dynagat.nn.lookup import DictionaryNetwork
 from dynagat.ops import observe
 
 pytestmark = pytest.mark.filterwarnings("ignore:Sparse ", "ignore:'.*add_self_loops")

@@ -1,4 +1,4 @@
-"""The command line: results on stdout, progress on stderr, trouble in a sentence."""
+"""The command line: results on stdout, progress on stderr, errors in one sentence."""
 
 import json
 import os
@@ -21,7 +21,7 @@ KEYS = {"benchmark", "mechanism", "heads", "seed", "settings", "metrics", "secon
 
 
 def dynagat(*words, cwd, code=0):
-    """In this process: what it printed, and that it ended with this code."""
+    """Run a command in this process; it must end with this exit code."""
     here = os.getcwd()
     os.chdir(cwd)
     try:
@@ -58,10 +58,10 @@ def test_run_prints_a_record_per_line_and_does_not_repeat_it(tmp_path):
     assert records[0]["settings"]["data"]["k"] == 4
     again = dynagat(*words, cwd=tmp_path)
     assert again.stdout == first.stdout
-    assert "4 of 4 runs are in dynagat.sqlite already" in again.stderr
+    assert "4 of 4 runs are already in dynagat.sqlite" in again.stderr
 
 
-def test_as_published_takes_every_departure_back(tmp_path):
+def test_as_published_uses_the_settings_of_the_released_code(tmp_path):
     words = ["run", "dictionary-lookup", "--as-published", "--set", "max_rounds=1", "--json"]
     done = dynagat(*words, "--set", "k=4", "--mechanism", "gat", "--heads", 8, cwd=tmp_path)
     record = json.loads(done.stdout.splitlines()[0])
@@ -85,7 +85,7 @@ def test_report_writes_tables_figures_and_a_page(tmp_path):
     assert page.rstrip().endswith("</html>")
 
 
-def test_records_move_as_json_lines(tmp_path):
+def test_records_are_exported_and_imported_as_json_lines(tmp_path):
     dynagat("run", "dictionary-lookup", *TINY, "--mechanism", "gin", "--json", cwd=tmp_path)
     lines = dynagat("records", "export", cwd=tmp_path).stdout
     assert len(lines.splitlines()) == 3
@@ -100,7 +100,7 @@ def test_records_move_as_json_lines(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("words", "sentence"),
+    ("words", "message"),
     [
         (["bert"], "there is no benchmark 'bert'; there are dictionary-lookup"),
         (["dictionary-lookup", "--mechanism", "bert"], "it has gatv2, gat, dpgat, gcn, gin"),
@@ -119,8 +119,8 @@ def test_records_move_as_json_lines(tmp_path):
         (["dictionary-lookup", "--smoke", "--store", "."], "is a folder, not a file"),
     ],
 )
-def test_bad_input_is_one_sentence_and_exit_code_2(tmp_path, words, sentence):
-    (tmp_path / "text").write_text("not a database, but long enough to be looked at\n" * 40)
+def test_bad_input_is_refused_in_one_sentence_with_exit_code_2(tmp_path, words, message):
+    (tmp_path / "text").write_text("not a database, but longer than the header of one\n" * 40)
     for name, number in (("old", 0x64796E61), ("other", 7)):
         with sqlite3.connect(tmp_path / name) as database:
             database.execute("CREATE TABLE t (x)")
@@ -128,7 +128,7 @@ def test_bad_input_is_one_sentence_and_exit_code_2(tmp_path, words, sentence):
             database.execute("PRAGMA user_version = 99")
     before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
     done = dynagat("run", *words, cwd=tmp_path, code=2)
-    assert sentence in " ".join(done.stderr.split())
+    assert message in " ".join(done.stderr.split())
     assert done.stdout == ""
     assert "Traceback" not in done.stderr
     assert {name: (tmp_path / name).read_bytes() for name in before} == before
@@ -148,13 +148,13 @@ def test_files_of_records_are_reported_without_the_default_store(tmp_path):
 
 def test_a_report_needs_a_store(tmp_path):
     done = dynagat("report", cwd=tmp_path, code=2)
-    assert "store dynagat.sqlite does not exist; `dynagat run` makes it" in done.stderr
+    assert "store dynagat.sqlite does not exist; `dynagat run` creates it" in done.stderr
     assert not list(tmp_path.iterdir())
 
 
 def start(words, cwd):
-    """A child that Ctrl-C reaches, even if the tests run where it is ignored, in the background."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # else the child inherits it
+    """A child process that handles Ctrl-C, even if the tests run in the background."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # the child inherits it
     try:
         pipe = subprocess.PIPE
         return subprocess.Popen([*COMMAND, *words], cwd=cwd, stderr=pipe, stdout=pipe, text=True)
@@ -163,7 +163,7 @@ def start(words, cwd):
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-def test_ctrl_c_stops_cleanly_and_says_how_to_go_on(tmp_path, workers):
+def test_ctrl_c_stops_cleanly_and_says_how_to_continue(tmp_path, workers):
     words = ["run", "dictionary-lookup", "--set", "k=4", "--set", "dim=16", "--mechanism", "gat"]
     words += ["--seeds", "0-300", "--set", "max_rounds=5", "--workers", str(workers)]
     child = start(words, tmp_path)
@@ -173,14 +173,14 @@ def test_ctrl_c_stops_cleanly_and_says_how_to_go_on(tmp_path, workers):
     child.send_signal(signal.SIGINT)
     _, err = child.communicate(timeout=30)
     assert child.returncode == 130, err
-    assert "The same command goes on:" in err
+    assert "The same command continues:" in err
     assert "dynagat run dictionary-lookup --set k=4" in err
     assert "Traceback" not in err
     with sqlite3.connect(tmp_path / "dynagat.sqlite") as database:
         assert database.execute("SELECT count(*) FROM record").fetchone()[0] >= 3
 
 
-def test_a_killed_sweep_loses_no_finished_run_and_goes_on(tmp_path):
+def test_a_killed_command_loses_no_finished_run_and_can_be_repeated(tmp_path):
     words = ["run", "dictionary-lookup", *TINY, "--mechanism", "dpgat", "--seeds", "0-11"]
     words += ["--json"]
     finished = 0
@@ -212,4 +212,4 @@ def test_without_its_packages_the_command_line_says_what_to_install():
     script = "import sys; sys.modules['typer'] = None; from dynagat.__main__ import main; main()"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
     assert done.returncode == 1
-    assert "needs typer; run: pip install 'dynagat[suite]'" in done.stderr
+    assert "needs typer; pip install 'dynagat[suite]' installs it" in done.stderr

@@ -1,4 +1,4 @@
-"""The graphs of DictionaryLookup: the protocol's numbers, and which graphs are in which part."""
+"""The graphs of DictionaryLookup: the released code's numbers, and the split."""
 
 import random
 from functools import cache
@@ -6,7 +6,7 @@ from functools import cache
 import numpy as np
 import pytest
 
-from dynagat.data.dictionary import Dictionary, make_dictionary
+from dynagat.benchmarks.dictionary_lookup.dictionary import Dictionary, make_dictionary
 
 SIZES = """
   4    24   15  1    18    6
@@ -32,7 +32,7 @@ SIZES = """
  60 32000 3586 14 25249 6751
  70 32000 4884 16 25407 6593
 100 32000 9977 23 25396 6604
-"""  # protocol 4.1, seed 11: k, graphs, allowed pairs, held-out pairs, train, test
+"""  # of the released code, seed 11: k, graphs, allowed pairs, held-out pairs, train, test
 ROWS = [tuple(map(int, line.split())) for line in SIZES.strip().splitlines()]
 
 
@@ -43,7 +43,7 @@ def released(k: int) -> Dictionary:
 
 
 def rows(*parts: np.ndarray) -> list[tuple[int, ...]]:
-    """All graphs of the parts, sorted; one that is there twice is listed twice."""
+    """All graphs of the parts, sorted, with duplicates."""
     return sorted(map(tuple, np.concatenate(parts).tolist()))
 
 
@@ -52,11 +52,11 @@ def has_held_out_pair(data: Dictionary, graphs: np.ndarray) -> np.ndarray:  # [g
     return (graphs[:, attribute] == value).any(axis=1)
 
 
-# The protocol's numbers
+# Numbers of the released code
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: f"k={row[0]}")
-def test_seed_11_gives_the_sizes_of_the_protocol(row) -> None:
+def test_seed_11_gives_the_sizes_of_the_released_code(row) -> None:
     k, num_graphs, num_allowed, num_held_out, num_train, num_test = row
     data = released(k)
     assert len(data.train) + len(data.test) == num_graphs
@@ -65,7 +65,7 @@ def test_seed_11_gives_the_sizes_of_the_protocol(row) -> None:
 
 
 @pytest.mark.parametrize(("k", "distinct"), [(8, 22_043), (9, 30_622), (10, 31_870), (11, 31_993)])
-def test_seed_11_draws_as_many_distinct_permutations_as_the_protocol_says(k, distinct) -> None:
+def test_seed_11_draws_as_many_distinct_permutations_as_the_released_code(k, distinct) -> None:
     assert len(set(rows(released(k).train, released(k).test))) == distinct
 
 
@@ -74,21 +74,21 @@ def test_permutations_of_many_attributes_are_all_distinct(k) -> None:
     assert len(set(rows(released(k).train, released(k).test))) == 32_000
 
 
-def test_seed_11_holds_out_the_pairs_of_the_protocol() -> None:
+def test_seed_11_holds_out_the_pairs_of_the_released_code() -> None:
     assert released(10).held_out.tolist() == [[5, 1], [7, 2], [8, 2]]
     assert released(8).held_out.tolist() == [[2, 5], [3, 7]]
 
 
-def test_the_first_test_graph_of_k_10_is_the_protocols() -> None:
+def test_the_first_test_graph_of_k_10_is_that_of_the_released_code() -> None:
     assert released(10).test[0].tolist() == [2, 8, 6, 0, 3, 1, 4, 7, 9, 5]
 
 
-# What holds for any k and seed
+# For any k and seed
 
 
 @pytest.mark.parametrize("seed", [0, 11])
 @pytest.mark.parametrize("k", [3, 5, 8, 12])
-def test_a_graph_is_for_training_exactly_if_it_has_no_held_out_pair(k, seed) -> None:
+def test_a_graph_is_for_training_if_and_only_if_it_has_no_held_out_pair(k, seed) -> None:
     data = make_dictionary(k, seed=seed)
     assert not has_held_out_pair(data, data.train).any()
     assert has_held_out_pair(data, data.valid).all()
@@ -105,8 +105,8 @@ def test_every_graph_is_a_permutation(k, split) -> None:
 
 
 @pytest.mark.parametrize("k", [6, 7])
-def test_validation_and_test_graphs_are_apart_and_make_up_all_others(k) -> None:
-    """Up to k = 7 each permutation is there once, so a graph is its own index."""
+def test_validation_and_test_graphs_are_disjoint_and_are_all_others(k) -> None:
+    """Up to k = 7 each permutation occurs once, so graphs can be compared as sets."""
     data = make_dictionary(k, seed=11)
     assert not set(rows(data.valid)) & set(rows(data.test))
     assert rows(data.valid, data.test) == rows(released(k).test)
@@ -114,7 +114,7 @@ def test_validation_and_test_graphs_are_apart_and_make_up_all_others(k) -> None:
 
 
 @pytest.mark.parametrize("valid_share", [0.1, 0.5])
-def test_the_training_graphs_do_not_depend_on_how_many_are_for_validation(valid_share) -> None:
+def test_the_training_graphs_do_not_depend_on_the_validation_share(valid_share) -> None:
     data = make_dictionary(10, seed=11, valid_share=valid_share)
     assert np.array_equal(data.train, released(10).train)
     distinct = len(set(rows(released(10).test)))
@@ -144,14 +144,14 @@ def test_a_random_split_of_all_permutations_has_each_in_one_part() -> None:
 
 
 @pytest.mark.parametrize("split", ["pairs", "random"])
-def test_equal_graphs_are_on_one_side(split) -> None:
-    """32,000 draws of 40,320 permutations: a third of them are there twice or more."""
+def test_equal_graphs_are_in_the_same_part(split) -> None:
+    """32,000 draws from 40,320 permutations: a third of them occur twice or more."""
     data = make_dictionary(8, seed=0, split=split)
     train, valid, test = (set(rows(part)) for part in (data.train, data.valid, data.test))
     assert len(train | valid | test) == len(train) + len(valid) + len(test)
 
 
-def test_the_seed_alone_decides() -> None:
+def test_the_seed_determines_the_graphs() -> None:
     first, again, other = (make_dictionary(9, seed=seed, num_graphs=300) for seed in (1, 1, 2))
     assert np.array_equal(first.test, again.test)
     assert np.array_equal(first.held_out, again.held_out)
@@ -159,7 +159,7 @@ def test_the_seed_alone_decides() -> None:
 
 
 @pytest.mark.parametrize("split", ["pairs", "random"])
-def test_making_graphs_leaves_the_global_generators_alone(split) -> None:
+def test_making_graphs_does_not_use_the_global_generators(split) -> None:
     legacy, plain = np.random.get_state(), random.getstate()
     make_dictionary(9, seed=11, num_graphs=100, split=split)
     assert np.array_equal(np.random.get_state()[1], legacy[1])
@@ -167,7 +167,7 @@ def test_making_graphs_leaves_the_global_generators_alone(split) -> None:
     assert random.getstate() == plain
 
 
-def test_the_smallest_dictionaries_share_what_there_is() -> None:
+def test_the_smallest_dictionaries_reuse_graphs_for_several_parts() -> None:
     one, two = make_dictionary(1, seed=0), make_dictionary(2, seed=0)
     assert one.train.tolist() == one.valid.tolist() == one.test.tolist() == [[0]]
     assert two.valid is two.test

@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 import torch
 
-from dynagat.analysis.attentive import look
+from dynagat.analysis.glance import glance
 from dynagat.benchmarks import DICTIONARY_LOOKUP
 from dynagat.experiment import (
     Benchmark,
@@ -30,7 +30,9 @@ from dynagat.experiment import (
     grid,
     revive,
     run,
+    run_lacking,
 )
+from dynagat.experiment.jobs import lacking
 
 ROOT = Path(__file__).parent.parent
 TINY = ("k=4", "max_rounds=2", "dim=16")
@@ -49,25 +51,27 @@ def lookup(*assignments: str, published: bool = False) -> Benchmark:
 
 
 def result(record: Record) -> str:
-    """All that must be the same if the run is repeated."""
-    told = json.loads(record.to_json())
+    """Everything that must be the same if the run is repeated."""
+    values = json.loads(record.to_json())
     for name in ("seconds", "round_seconds", "peak_memory_bytes", "versions", "commit", "created"):
-        del told[name]
-    return json.dumps(told)
+        del values[name]
+    return json.dumps(values)
 
 
 # The record
 
 
 @every_mechanism
-def test_a_record_tells_all_that_was_asked_and_found(mechanism) -> None:
+def test_a_record_has_the_settings_and_the_results_of_its_run(mechanism) -> None:
     benchmark = lookup("heads=2")
     record = run(benchmark, mechanism, 3)
     assert (record.benchmark, record.mechanism) == ("dictionary-lookup", mechanism)
     assert (record.heads, record.seed, record.ended) == (2, 3, "budget")
     assert record.key == benchmark.key(mechanism, 3)
     assert (record.setting("k"), record.setting("dim"), record.setting("loops")) == (4, 16, [])
-    assert record.fidelity == "changed"  # max_rounds=2 is neither ours nor the release's
+    assert (
+        record.fidelity == "changed"
+    )  # max_rounds=2 is neither the corrected nor the published value
     assert not record.converged
     assert [each["round"] for each in record.history] == [1, 2]
     assert set(record.history[0]) == {"round", "step", "loss", "train", "valid", "lr"}
@@ -82,11 +86,11 @@ def test_a_record_tells_all_that_was_asked_and_found(mechanism) -> None:
 
 
 @every_mechanism
-def test_a_record_comes_back_from_its_line(mechanism) -> None:
+def test_a_record_is_restored_from_its_line(mechanism) -> None:
     record = run(lookup(), mechanism, 0)
     again = Record.from_json(record.to_json())
-    told = set(json.loads(record.to_json()))
-    assert {each.name for each in fields(Record)} - told == {"weights"}
+    written = set(json.loads(record.to_json()))
+    assert {each.name for each in fields(Record)} - written == {"weights"}
     assert vars(again) == vars(replace(record, weights=None))
 
 
@@ -98,16 +102,16 @@ def test_a_run_can_be_revived_from_its_record_and_weights(mechanism, published, 
         [record] = store.records()
         benchmark = DICTIONARY_LOOKUP.as_recorded(record)
         assert benchmark.key(mechanism, 1) == record.key
-        network, specimen = revive(benchmark, mechanism, 1, store.weights(record.key))
-    task = benchmark.task.on(benchmark.data.load(1), benchmark.schedule)
+        network, given = revive(benchmark, mechanism, 1, store.weights(record.key))
+    prediction = benchmark.task.prepare(benchmark.data.load(1), benchmark.schedule)
     shown = "last_test_accuracy" if published else "test_accuracy"
     if not benchmark.network.always_drop:
-        assert task.score(network, "test") == record.metrics[shown]
-    assert network(specimen.given).shape == (*specimen.given.shape, 4)
-    assert specimen.marks == {}
+        assert prediction.score(network, "test") == record.metrics[shown]
+    assert network(given.inputs).shape == (*given.inputs.shape, 4)
+    assert given.marks == {}
 
 
-def test_another_revision_can_not_be_revived() -> None:
+def test_a_record_of_another_revision_cant_be_revived() -> None:
     record = run(lookup(), "gatv2", 0)
     other = replace(DICTIONARY_LOOKUP, revision=99)
     with pytest.raises(ValueError, match=f"run {record.key} is of another revision"):
@@ -115,21 +119,34 @@ def test_another_revision_can_not_be_revived() -> None:
 
 
 @every_mechanism
-def test_a_run_is_looked_at_when_asked(mechanism) -> None:
-    [record] = execute([Job(lookup("heads=2"), mechanism, 0, look)])
-    seen = record.exhibits["microscope"]
+def test_a_run_is_put_under_the_microscope(mechanism) -> None:
+    [record] = execute([Job(lookup("heads=2"), mechanism, 0)])
+    analysis = record.exhibits["microscope"]
     if mechanism in ("gcn", "gin"):
-        assert "model has no attention layer" in seen["refused"]
+        assert "model has no attention layer" in analysis["refused"]
         return
-    [layer] = seen["layers"]
+    [layer] = analysis["layers"]
     assert len(layer["heads"]) == 2
     if mechanism == "gat":
         assert {head["verdict"] for head in layer["heads"]} == {"static"}
     assert Record.from_json(record.to_json()).exhibits["microscope"]["layers"][0]["name"] == "layer"
 
 
+def test_the_benchmark_says_how_closely_its_runs_are_analysed() -> None:
+    whole, brief, none = (
+        run(replace(lookup(), microscope=how), "gatv2", 0) for how in ("whole", "glance", "none")
+    )
+    assert lookup().microscope == "whole"
+    assert "microscope" not in none.exhibits
+    network, given = revive(lookup(), "gatv2", 0, none.weights)
+    assert brief.exhibits["microscope"] == glance(network, given.inputs)
+    assert brief.exhibits["microscope"] != whole.exhibits["microscope"]
+    assert whole.key == brief.key == none.key  # the analysis does not change the run
+    assert whole.metrics == brief.metrics == none.metrics
+
+
 @pytest.mark.parametrize("mechanism", ["gatv2", "gat", "dpgat"])
-def test_the_attention_of_test_graphs_is_shown(mechanism) -> None:
+def test_a_record_has_the_attention_of_some_test_graphs(mechanism) -> None:
     shown = run(lookup("heads=2"), mechanism, 0).exhibits["attention"]
     values, weights = torch.tensor(shown["values"]), torch.tensor(shown["weights"])
     assert torch.equal(values.sort(dim=1).values, torch.arange(4).expand(len(values), 4))
@@ -138,8 +155,10 @@ def test_the_attention_of_test_graphs_is_shown(mechanism) -> None:
 
 
 @pytest.mark.parametrize("mechanism", ["gcn", "gin"])
-def test_what_does_not_attend_shows_no_attention(mechanism) -> None:
-    assert run(lookup(), mechanism, 0).exhibits == {}
+def test_a_mechanism_without_attention_has_none_in_its_record(mechanism) -> None:
+    exhibits = run(lookup(), mechanism, 0).exhibits
+    assert set(exhibits) == {"microscope"}
+    assert set(exhibits["microscope"]) == {"refused"}
 
 
 def test_a_run_that_diverges_is_a_record_too(tmp_path) -> None:
@@ -151,12 +170,12 @@ def test_a_run_that_diverges_is_a_record_too(tmp_path) -> None:
         assert [each.to_json() for each in store.records()] == [record.to_json()]
 
 
-def test_a_run_told_to_stop_where_it_stands_has_converged() -> None:
+def test_a_run_that_reaches_stop_at_has_converged() -> None:
     record = run(lookup("stop_at=0.0"), "gatv2", 0)
     assert (record.ended, record.converged, len(record.history)) == ("perfect", True, 1)
 
 
-# The same again
+# Repeated runs
 
 
 @pytest.mark.parametrize("published", [False, True], ids=["corrected", "as-published"])
@@ -177,30 +196,30 @@ def test_a_run_leaves_the_global_generators_alone() -> None:
     assert (random.getstate(), np.random.get_state()[1].tolist()) == states[1:]
 
 
-def test_seeds_draw_other_graphs_and_other_weights() -> None:
+def test_each_seed_draws_its_own_graphs_and_weights() -> None:
     first, second = (run(lookup(), "gatv2", seed) for seed in (0, 1))
     assert first.history[0]["loss"] != second.history[0]["loss"]
     assert first.exhibits != second.exhibits
 
 
-def test_as_published_every_seed_has_the_graphs_of_seed_11() -> None:
+def test_as_published_every_seed_has_the_same_graphs() -> None:
     values = [
         run(lookup(published=True), "gatv2", s).exhibits["attention"]["values"] for s in (0, 1)
     ]
     assert values[0] == values[1]
 
 
-def test_watching_a_run_hears_every_round_and_changes_nothing() -> None:
-    heard = []
-    record = run(lookup(), "gatv2", 0, heard.append)
-    assert [vars(seen) for seen in heard] == record.history
+def test_watching_a_run_receives_every_round_and_changes_nothing() -> None:
+    rounds = []
+    record = run(lookup(), "gatv2", 0, rounds.append)
+    assert [vars(each) for each in rounds] == record.history
     assert result(record) == result(run(lookup(), "gatv2", 0))
 
 
 # Keys
 
 
-def test_equal_runs_have_equal_keys_and_others_have_not() -> None:
+def test_only_equal_runs_have_equal_keys() -> None:
     variants = [lookup(), lookup("k=5"), lookup("lr=0.01"), lookup("loops=gat"), lookup("heads=2")]
     variants += [lookup("split_seed=0"), lookup(published=True), replace(lookup(), revision=2)]
     variants += [replace(lookup(), name="other")]
@@ -211,33 +230,33 @@ def test_equal_runs_have_equal_keys_and_others_have_not() -> None:
     assert lookup().with_heads(2).key("gat", 0) == lookup("heads=2").key("gat", 0)
 
 
-def test_what_prose_and_published_numbers_say_is_no_part_of_the_key() -> None:
+def test_texts_and_published_numbers_are_not_part_of_the_key() -> None:
     other = replace(lookup(), title="", source="", published=(), seeds=range(1), smoke=())
     assert other.key("gat", 0) == lookup().key("gat", 0)
 
 
-# What is measured
+# Metrics
 
 
-def test_the_train_accuracy_asked_for_changes_no_other_number() -> None:
-    by_pass = run(lookup("train_accuracy=pass"), "gatv2", 0)
+def test_the_kind_of_train_accuracy_changes_no_other_metric() -> None:
+    by_epoch = run(lookup("train_accuracy=pass"), "gatv2", 0)
     running = run(lookup("train_accuracy=running"), "gatv2", 0)
-    rest = [{**each.metrics, "train_accuracy": 0} for each in (by_pass, running)]
+    rest = [{**each.metrics, "train_accuracy": 0} for each in (by_epoch, running)]
     assert rest[0] == rest[1]
-    best = max(running.history, key=lambda seen: seen["valid"])
+    best = max(running.history, key=lambda each: each["valid"])
     assert running.metrics["train_accuracy"] == best["train"]
 
 
-def test_as_published_the_test_accuracy_is_the_one_it_was_selected_by() -> None:
+def test_as_published_the_best_round_is_selected_by_the_test_accuracy() -> None:
     metrics = run(lookup(published=True), "gatv2", 0).metrics
     assert metrics["test_accuracy"] == metrics["valid_accuracy"]
 
 
-# The door
+# Bad settings
 
 
 @pytest.mark.parametrize(
-    ("text", "sentence"),
+    ("text", "message"),
     [
         ("k=0", "k must be at least 1, but is 0"),
         ("k=-3", "k must be at least 1, but is -3"),
@@ -256,34 +275,34 @@ def test_as_published_the_test_accuracy_is_the_one_it_was_selected_by() -> None:
         ("label_smoothing=2", r"label_smoothing must lie in \[0, 1\), but is 2.0"),
     ],
 )
-def test_what_can_not_be_is_told_before_anything_runs(text, sentence) -> None:
-    with pytest.raises(ValueError, match=f"^{sentence}$"):
+def test_bad_settings_are_refused_before_anything_runs(text, message) -> None:
+    with pytest.raises(ValueError, match=f"^{message}$"):
         grid(DICTIONARY_LOOKUP.settings, [text])
 
 
 def test_an_unknown_mechanism_lists_the_known_ones() -> None:
-    sentence = "^dictionary-lookup has no mechanism 'gat2'; it has gatv2, gat, dpgat, gcn, gin$"
-    with pytest.raises(ValueError, match=sentence):
+    message = "^dictionary-lookup has no mechanism 'gat2'; it has gatv2, gat, dpgat, gcn, gin$"
+    with pytest.raises(ValueError, match=message):
         run(lookup(), "gat2", 0)
 
 
-def test_too_few_graphs_for_all_parts_is_told() -> None:
-    with pytest.raises(ValueError, match=r"^k=2 has too few graphs: none is left for train$"):
+def test_too_few_graphs_for_a_part_are_refused() -> None:
+    with pytest.raises(ValueError, match=r"^k=2 has too few graphs: none are left for train$"):
         run(lookup("k=2", "split=random", "train_share=0.1"), "gatv2", 0)
 
 
 @pytest.mark.parametrize("settings", [("k=1",), ("k=2",), ("k=2", "valid_share=0"), ("k=3",)])
-def test_few_graphs_that_suffice_are_run(settings) -> None:
+def test_few_graphs_are_enough_if_every_part_has_some(settings) -> None:
     assert len(run(lookup(*settings), "gatv2", 0).history) <= 2
 
 
-def test_a_setting_that_json_can_not_hold_is_refused_before_it_is_stored() -> None:
+def test_a_setting_that_json_cant_hold_is_refused_before_it_is_stored() -> None:
     schedule = replace(DICTIONARY_LOOKUP.schedule, clip=math.inf)
     with pytest.raises(ValueError, match="JSON"):
         Job(replace(DICTIONARY_LOOKUP, schedule=schedule), "gat", 0).key  # noqa: B018
 
 
-def test_less_than_one_worker_is_told() -> None:
+def test_less_than_one_worker_is_refused() -> None:
     with pytest.raises(ValueError, match=r"^workers must be at least 1, but is 0$"):
         list(execute([], workers=0))
 
@@ -292,47 +311,44 @@ def test_less_than_one_worker_is_told() -> None:
 
 
 @pytest.fixture(scope="module")
-def crowd():
-    """Jobs, their records from two workers, and the rounds that were heard of."""
+def by_workers():
+    """Jobs, their records from two workers, and the rounds that were received."""
     torch.set_num_threads(1)
     jobs = [Job(lookup(), name, 0) for name in DICTIONARY_LOOKUP.mechanisms]
     jobs.append(Job(lookup(published=True), "gat", 1))
-    heard = defaultdict(list)
-    told_before = {}
-    for record in execute(jobs, workers=2, watch=lambda job, seen: heard[job.key].append(seen)):
-        told_before[record.key] = (record, len(heard[record.key]))
-    return jobs, told_before, heard
+    rounds = defaultdict(list)
+    records = {}
+    for record in execute(jobs, workers=2, watch=lambda job, here: rounds[job.key].append(here)):
+        records[record.key] = (record, len(rounds[record.key]))
+    return jobs, records, rounds
 
 
-def test_workers_give_the_records_that_this_process_gives(crowd) -> None:
-    jobs, records, _ = crowd
+def test_workers_give_the_same_records_as_this_process(by_workers) -> None:
+    jobs, records, _ = by_workers
     assert set(records) == {job.key for job in jobs}
     for here in execute(jobs):
         there, _ = records[here.key]
         assert result(there) == result(here)
 
 
-def test_every_round_of_a_worker_is_heard_before_its_record_comes(crowd) -> None:
-    _, records, heard = crowd
-    for key, (record, num_heard) in records.items():
-        assert [vars(seen) for seen in heard[key]] == record.history
-        assert num_heard == len(record.history)
+def test_every_round_of_a_worker_is_received_before_its_record(by_workers) -> None:
+    _, records, rounds = by_workers
+    for key, (record, num_before) in records.items():
+        assert [vars(each) for each in rounds[key]] == record.history
+        assert num_before == len(record.history)
 
 
 # Kills
 
 
-def run_all(path: Path | str, workers: int, tell=print) -> None:
+def run_all(path: Path | str, workers: int, report=print) -> None:
     """Sixteen runs into a store; those that it has are not repeated."""
     benchmark = lookup("max_rounds=4")
     jobs = [Job(benchmark, name, seed) for seed in range(8) for name in ("gatv2", "gin")]
     with Store(path) as store:
-        have = store.keys()
-        todo = [job for job in jobs if job.key not in have]
-        tell(f"todo {len(todo)}")
-        for record in execute(todo, workers):
-            store.add(record)
-            tell(record.key)
+        report(f"todo {len(lacking(jobs, store))}")
+        for record in run_lacking(jobs, store, workers):
+            report(record.key)
 
 
 SCRIPT = """
@@ -350,20 +366,20 @@ def start(path: Path, mark: str) -> subprocess.Popen[str]:
 
 
 def processes_with(mark: str) -> list[int]:
-    """Those whose environment carries the mark."""
-    found = []
+    """Ids of the processes whose environment has the mark."""
+    ids = []
     for folder in Path("/proc").glob("[0-9]*"):
         try:
             environment = (folder / "environ").read_bytes()
-        except OSError:  # gone meanwhile, or another user's
+        except OSError:  # it has ended, or belongs to another user
             continue
         if f"DYNAGAT_TEST={mark}".encode() in environment:
-            found.append(int(folder.name))
-    return found
+            ids.append(int(folder.name))
+    return ids
 
 
 def kill(process: subprocess.Popen[str], mark: str) -> list[str]:
-    """What it told, once it and all that it started are gone."""
+    """Its output, once it and all processes that it started have ended."""
     process.kill()
     process.wait()
     deadline = time.monotonic() + 20
@@ -377,43 +393,43 @@ def kill(process: subprocess.Popen[str], mark: str) -> list[str]:
 
 
 @pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="needs /proc")
-def test_workers_that_still_start_end_with_a_killed_parent(tmp_path) -> None:
+def test_workers_that_are_starting_end_with_a_killed_parent(tmp_path) -> None:
     mark = uuid.uuid4().hex
     process = start(tmp_path / "records.sqlite", mark)
     assert process.stdout is not None
     assert process.stdout.readline() == "todo 16\n"
-    while len(processes_with(mark)) < 4:  # itself, two workers, and who looks after their queues
+    while len(processes_with(mark)) < 4:  # itself, two workers, and the resource tracker
         time.sleep(0.02)
-    time.sleep(0.3)  # they have heard what to import, and import it
+    time.sleep(0.3)  # the workers import modules
     assert kill(process, mark) == []
 
 
 @pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="needs /proc")
-def test_killed_runs_go_on_where_they_were_and_end_with_every_record(tmp_path) -> None:
+def test_killed_runs_continue_and_end_with_every_record(tmp_path) -> None:
     path, mark = tmp_path / "records.sqlite", uuid.uuid4().hex
     process = start(path, mark)
     assert process.stdout is not None
     lines = [process.stdout.readline().strip() for _ in range(4)]
     time.sleep(random.Random(0).uniform(0, 0.05))
-    told = set(lines[1:] + kill(process, mark))
+    reported = set(lines[1:] + kill(process, mark))
     with Store(path) as store:
-        assert told <= store.keys()
+        assert reported <= store.keys()
         num_left = 16 - len(store.keys())
     assert lines[0] == "todo 16"
     assert 0 < num_left < 14
-    heard: list[str] = []
-    run_all(path, 1, heard.append)
-    assert heard[0] == f"todo {num_left}"
-    assert len(set(heard[1:]) - told) == num_left
+    later: list[str] = []
+    run_all(path, 1, later.append)
+    assert later[0] == f"todo {num_left}"
+    assert len(set(later[1:]) - reported) == num_left
     with Store(path) as store:
         records = {record.key: record for record in store.records()}
-    assert told | set(heard[1:]) <= set(records)
+    assert reported | set(later[1:]) <= set(records)
     assert len(records) == 16
     here = run(lookup("max_rounds=4"), "gatv2", 0)
     assert result(records[here.key]) == result(here)
 
 
-def test_what_a_process_imports_is_no_part_of_a_runs_time() -> None:
+def test_the_time_of_a_run_does_not_include_imports() -> None:
     code = """
 import sys, time
 from dynagat.benchmarks import find
@@ -421,9 +437,9 @@ from dynagat.experiment import grid
 from dynagat.experiment.benchmark import run
 clock, seen = time.perf_counter, []
 time.perf_counter = lambda: (seen.append("torch._dynamo" in sys.modules), clock())[1]
-asked = find("dictionary-lookup")
-(settings,) = grid(asked.settings, ["k=2", "max_rounds=1"])
-run(asked.with_settings(settings), "gat", 0)
-sys.exit(len(set(seen)) != 1)  # Adam imports it, for seconds
+lookup = find("dictionary-lookup")
+(settings,) = grid(lookup.settings, ["k=2", "max_rounds=1"])
+run(lookup.with_settings(settings), "gat", 0)
+sys.exit(len(set(seen)) != 1)  # Adam imports it, which takes seconds
 """
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -75,7 +75,7 @@ def graphs(draw):
         size = draw(st.integers(0, 6)) if min(counts[end] for end in ends) else 0
         key, query = (random.integers(0, max(1, counts[end]), size) for end in ends)
         edges[ends[0], relation, ends[1]] = Edges(key, query, {"year": np.arange(size)})
-    return GraphData("any", nodes, edges, {"train/edge": np.empty((0, 2), int)}, {"made": True})
+    return GraphData("any", nodes, edges, {"train/edge": np.empty((0, 2), int)}, {"source": "here"})
 
 
 @settings(deadline=None, max_examples=20)

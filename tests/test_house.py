@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 import warnings
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -14,30 +15,86 @@ import dynagat
 
 PACKAGE = Path(dynagat.__file__).parent
 ROOT = Path(__file__).parent.parent
-FLOORS = ["native", "graph", "ops", "nn", "data", "sampling", "metrics", "training", "experiment"]
-FLOORS += ["benchmarks", "analysis", "significance", "report", "comparison", "cli"]
+LIBRARY = ["files", "native", "graph", "ops", "nn", "analysis"]  # torch and numpy only
+SUITE = ["data", "sampling", "metrics", "training", "prediction", "experiment", "significance"]
+SUITE += ["report", "benchmarks", "comparison", "cli"]
+FLOORS = [*LIBRARY, *SUITE, "__init__", "__main__"]
 
 
-def imports_of(path):
+def module_name(path):
+    """dynagat.nn.gat, or dynagat.nn for its __init__.py."""
+    parts = path.relative_to(PACKAGE.parent).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+MODULES = {module_name(path): path for path in PACKAGE.rglob("*.py")}
+
+
+def imported_names(path):
+    """Full names of all imports in a file, those inside functions too."""
+    package = module_name(path) if path.name == "__init__.py" else module_name(path.parent / "_")
+    package = package.removesuffix("._")
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
-        if isinstance(node, ast.ImportFrom) and node.level == 0:
-            yield node.module or ""
+        if isinstance(node, ast.ImportFrom):
+            up = package.split(".")[: len(package.split(".")) - node.level + 1]
+            base = ".".join([*up, node.module or ""]).rstrip(".") if node.level else node.module
+            yield from (f"{base}.{alias.name}" for alias in node.names)
 
 
-def floor_of(path):
-    return path.relative_to(PACKAGE).with_suffix("").parts[0]
+def imported_modules(path):
+    """The modules of this package that a file imports: `from dynagat.nn import gat` is nn.gat."""
+    for name in imported_names(path):
+        if name.split(".")[0] == "dynagat":
+            yield name if name in MODULES else name.rpartition(".")[0] or name
 
 
-def test_imports_go_downhill():
-    for path in PACKAGE.rglob("*.py"):
-        here = floor_of(path)
-        for name in imports_of(path):
-            parts = name.split(".")
-            target = parts[1] if parts[0] == "dynagat" and len(parts) > 1 else None
-            if here in FLOORS and target in FLOORS:
-                assert FLOORS.index(target) <= FLOORS.index(here), f"{here} imports {target}"
+def floor_of(module):
+    return (module.split(".")[1:] or ["__init__"])[0]
+
+
+@pytest.mark.parametrize("path", MODULES.values(), ids=list(MODULES))
+def test_imports_go_downhill(path):
+    here = floor_of(module_name(path))
+    for target in imported_modules(path):
+        there = floor_of(target)
+        assert FLOORS.index(there) <= FLOORS.index(here), f"{here} imports {target}"
+
+
+def test_no_modules_import_each_other_in_a_circle():
+    graph = {name: set(imported_modules(path)) - {name} for name, path in MODULES.items()}
+    tuple(TopologicalSorter(graph).static_order())  # raises CycleError
+
+
+@pytest.mark.parametrize(
+    ("source", "name"),
+    [
+        ("import dynagat", "dynagat"),
+        ("from dynagat import nn", "dynagat.nn"),
+        ("from dynagat import GATConv", "dynagat"),
+        ("from dynagat.nn import gat", "dynagat.nn.gat"),
+        ("def f():\n    from ..ops import fused", "dynagat.ops.fused"),
+        ("from . import gatv2", "dynagat.nn.gatv2"),
+    ],
+)
+def test_every_form_of_import_is_seen(source, name, monkeypatch):
+    path = PACKAGE / "nn" / "gat.py"
+    monkeypatch.setattr(type(path), "read_text", lambda self: source)
+    assert list(imported_modules(path)) == [name]
+
+
+@pytest.mark.parametrize(
+    "path", [p for n, p in MODULES.items() if floor_of(n) in LIBRARY], ids=module_name
+)
+def test_the_library_half_needs_torch_and_numpy_only(path):
+    """Others are imported inside functions, for what works only with them."""
+    known = {"dynagat", "torch", "numpy", *sys.stdlib_module_names}
+    for node in ast.parse(path.read_text()).body:
+        if isinstance(node, (ast.Import, ast.ImportFrom)):
+            names = [alias.name for alias in node.names]
+            names = [node.module or ""] if isinstance(node, ast.ImportFrom) else names
+            assert {name.split(".")[0] for name in names} <= known
 
 
 def test_importing_dynagat_imports_neither_pyg_nor_scipy():

@@ -17,8 +17,8 @@ from torch_geometric.data import Batch, Data, HeteroData
 
 from dynagat import DPGATConv, GATConv, GATv2Conv, capture, how_attentive, measure
 from dynagat.analysis.verdict import verdict
-from dynagat.data.dictionary import make_dictionary
-from dynagat.nn.lookup import DictionaryNetwork
+from dynagat.benchmarks.dictionary_lookup.dictionary import make_dictionary
+from dynagat.benchmarks.dictionary_lookup.network import DictionaryNetwork
 from tests.scores import NAN, attention_of, head_of, random_scores, view_of
 
 ROOT = Path(__file__).parent.parent

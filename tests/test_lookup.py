@@ -1,4 +1,4 @@
-"""The network of DictionaryLookup is the plain model on explicit graphs, with one row per node."""
+"""The network of DictionaryLookup equals the plain model on explicit graphs."""
 
 from dataclasses import replace
 
@@ -9,9 +9,9 @@ from torch_geometric import nn as pyg
 
 from dynagat import DPGATConv, GATConv, GATv2Conv
 from dynagat.benchmarks import DICTIONARY_LOOKUP
-from dynagat.data.dictionary import make_dictionary
+from dynagat.benchmarks.dictionary_lookup.dictionary import make_dictionary
+from dynagat.benchmarks.dictionary_lookup.network import DictionaryNetwork, LookupGCN, LookupGIN
 from dynagat.experiment import as_published
-from dynagat.nn.lookup import DictionaryNetwork, LookupGCN, LookupGIN
 
 K, DIM = 4, 8
 LAYERS = {"gat": GATConv, "gatv2": GATv2Conv, "dpgat": DPGATConv}
@@ -19,14 +19,14 @@ every_attention = pytest.mark.parametrize("mechanism", LAYERS)
 every_heads = pytest.mark.parametrize("heads", [1, 4])
 
 
-def some_graphs() -> Tensor:  # [5, K]; two of them alike
+def some_graphs() -> Tensor:  # [5, K]; the first and the last are equal
     values = [torch.randperm(K) for _ in range(4)]
     return torch.stack([*values, values[0]])
 
 
 def network_of(layer: nn.Module, **options) -> DictionaryNetwork:
     network = DictionaryNetwork(K, layer, dim=DIM, **options).double()
-    for parameter in network.parameters():  # no zeros: a bias that is left out must be seen
+    for parameter in network.parameters():  # no zeros, so that a missing bias shows
         nn.init.normal_(parameter)
     return network
 
@@ -37,13 +37,13 @@ def attention_layer(mechanism: str, heads: int = 1, bias: bool = False, **option
 
 
 def explicit_nodes(values: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """attribute and value of every node, edges (key, query), and which nodes are queries.
+    """Attribute and value of every node, edges (key, query), and which nodes are queries.
 
-    As in the released code: nodes 0..k-1 of a graph are its queries, then come its keys.
+    As in the released code, nodes 0..k-1 of a graph are its queries, and its keys follow.
     """
     attributes, contents, edges = [], [], []
-    for number, held in enumerate(values.tolist()):
-        first = 2 * K * number
+    for index, held in enumerate(values.tolist()):
+        first = 2 * K * index
         attributes += [*range(K), *range(K)]
         contents += [K] * K + held
         edges += [(first + K + key, first + query) for query in range(K) for key in range(K)]
@@ -61,7 +61,7 @@ def explicit_logits(network: DictionaryNetwork, layer: nn.Module, values: Tensor
 
 
 def peer_of(layer: nn.Module, mechanism: str, heads: int, bias: bool, loops: bool) -> nn.Module:
-    """PyG's layer, on the very same parameters."""
+    """PyG's layer with the same parameters."""
     width, options = DIM // heads, {"heads": heads, "bias": bias, "add_self_loops": loops}
     if mechanism == "gat":
         peer = pyg.GATConv(DIM, width, **options).double()
@@ -84,17 +84,17 @@ def assert_same_logits_and_gradients(network, logits: Tensor, expected: Tensor) 
     torch.testing.assert_close(logits, expected)
     parameters = dict(network.named_parameters())
     weight = torch.randn_like(logits)
-    found, wanted = (
+    our_gradients, their_gradients = (
         torch.autograd.grad((each * weight).sum(), list(parameters.values()), allow_unused=True)
         for each in (logits, expected)
     )
-    for name, ours, theirs in zip(parameters, found, wanted, strict=True):
+    for name, ours, theirs in zip(parameters, our_gradients, their_gradients, strict=True):
         assert ours is not None, name
         assert ours.abs().sum() > 0, name
         torch.testing.assert_close(ours, theirs, msg=lambda text, name=name: f"{name}: {text}")
 
 
-# The same as on explicit graphs
+# Equal to explicit graphs
 
 
 @pytest.mark.parametrize("shared", [True, False])
@@ -140,9 +140,9 @@ def test_gcn_is_pygs_on_the_explicit_graph() -> None:
 
 @pytest.mark.parametrize("training", [True, False])
 def test_gin_is_pygs_on_the_explicit_graph(training) -> None:
-    """In training, too, where batch normalisation sees queries and keys."""
+    """Also in training, where batch normalisation uses queries and keys."""
     network, values = network_of(LookupGIN(DIM)).train(), some_graphs()
-    network(values)  # moves the running means and variances from 0 and 1
+    network(values)  # so that running means and variances are not 0 and 1
     network.train(training)
     peer = pyg.GINConv(torch.nn.Sequential(network.layer.first, network.layer.rest), eps=0.0)
     expected = explicit_logits(network, peer, values)
@@ -151,17 +151,17 @@ def test_gin_is_pygs_on_the_explicit_graph(training) -> None:
 
 @pytest.mark.parametrize("mechanism", ["gatv2", "gat", "dpgat"])
 def test_only_distinct_nodes_are_projected(mechanism) -> None:
-    network, seen = network_of(attention_layer(mechanism)), []
-    network.layer.register_forward_pre_hook(lambda _, given: seen.append(given[0].shape))
+    network, shapes = network_of(attention_layer(mechanism)), []
+    network.layer.register_forward_pre_hook(lambda _, inputs: shapes.append(inputs[0].shape))
     network(torch.stack([torch.randperm(K) for _ in range(50)]))
-    assert seen == [(K * (K + 1), DIM)]
+    assert shapes == [(K * (K + 1), DIM)]
 
 
 # Parameters
 
 
 @pytest.mark.parametrize("k", [4, 10, 100])
-def test_the_released_settings_have_as_many_parameters_as_the_protocol_says(k) -> None:
+def test_the_released_settings_have_the_parameter_counts_of_the_released_code(k) -> None:
     settings = as_published(DICTIONARY_LOOKUP.settings).network
     data = make_dictionary(k, seed=11, num_graphs=50)
     counts = {
@@ -172,14 +172,14 @@ def test_the_released_settings_have_as_many_parameters_as_the_protocol_says(k) -
 
 
 @pytest.mark.parametrize("mechanism", ["gat", "gatv2"])
-def test_a_start_of_one_sign_is_the_glorot_draw_without_its_signs(mechanism) -> None:
+def test_a_start_of_one_sign_is_the_glorot_draw_in_absolute_value(mechanism) -> None:
     network = DICTIONARY_LOOKUP.settings.network
-    data, drawn = make_dictionary(4, seed=0), []
+    data, vectors = make_dictionary(4, seed=0), []
     for start in ("positive", "negative", "glorot"):
         torch.manual_seed(5)
         layer = replace(network, start=start).build(data, mechanism).layer
-        drawn.append(layer.attention_vectors())
-    for positive, negative, glorot in zip(*drawn, strict=True):
+        vectors.append(layer.attention_vectors())
+    for positive, negative, glorot in zip(*vectors, strict=True):
         assert (glorot < 0).any()
         assert torch.equal(positive, glorot.abs())
         assert torch.equal(negative, -glorot.abs())
@@ -199,8 +199,8 @@ def test_the_attention_of_every_query_sums_to_one(mechanism, heads, loops) -> No
 
 
 @pytest.mark.parametrize("loops", [False, True])
-def test_attention_is_in_the_order_of_queries_and_keys_and_the_query_itself(loops) -> None:
-    """With one graph, against the formula: softmax_j of aᵀ LeakyReLU(W x_i + W x_j)."""
+def test_attention_is_in_the_order_of_queries_and_keys_with_the_query_itself_last(loops) -> None:
+    """For one graph, by the formula: softmax_j of aᵀ LeakyReLU(W x_i + W x_j)."""
     network = network_of(attention_layer("gatv2", share_weights=True), loops=loops)
     values = torch.tensor([[2, 0, 3, 1]])
     projected = network.layer.lin_l(network.nodes())
@@ -215,13 +215,13 @@ def test_attention_is_in_the_order_of_queries_and_keys_and_the_query_itself(loop
 
 
 @every_heads
-def test_gat_ranks_the_keys_of_a_graph_alike_for_every_query(heads) -> None:
+def test_gat_ranks_the_keys_of_a_graph_in_the_same_order_for_every_query(heads) -> None:
     weight = network_of(attention_layer("gat", heads)).attention(some_graphs())
     order = weight[:, :, :1].argsort(-1).expand_as(weight)  # the first query's
     assert (weight.gather(-1, order).diff(dim=-1) >= -1e-12).all()
 
 
-def test_gatv2_ranks_the_keys_of_a_graph_differently_for_some_query() -> None:
+def test_gatv2_ranks_the_keys_of_a_graph_in_another_order_for_some_query() -> None:
     weight = network_of(attention_layer("gatv2", share_weights=True)).attention(some_graphs())
     order = weight[:, :, :1].argsort(-1).expand_as(weight)
     assert (weight.gather(-1, order).diff(dim=-1) < -1e-6).any()
@@ -230,13 +230,13 @@ def test_gatv2_ranks_the_keys_of_a_graph_differently_for_some_query() -> None:
 # Dropout
 
 
-def test_dropout_that_is_always_on_is_on_in_evaluation() -> None:
+def test_always_drop_keeps_dropout_on_in_evaluation() -> None:
     network = network_of(attention_layer("gatv2"), dropout=0.5, always_drop=True).eval()
     values = some_graphs()
     assert not torch.equal(network(values), network(values))
 
 
-def test_dropout_ends_with_training() -> None:
+def test_dropout_is_off_in_evaluation() -> None:
     network = network_of(attention_layer("gatv2"), dropout=0.5, feature_dropout=0.5)
     values = some_graphs()
     assert not torch.equal(network(values), network(values))

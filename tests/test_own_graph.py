@@ -1,4 +1,4 @@
-"""From tables to an answer, a page, a model and its predictions, by the command line."""
+"""compare and predict: from tables to an answer, a page, a model and its predictions."""
 
 import json
 import re
@@ -18,7 +18,7 @@ QUICK += ["--mechanism", "gat,gatv2,gcn"]
 
 @pytest.fixture(scope="module")
 def tables(tmp_path_factory):
-    """Two kinds of readers, who lend to their own kind; ids are words, some cells are empty."""
+    """Two kinds of readers, linked mostly to their own kind; ids are texts, some cells empty."""
     folder = tmp_path_factory.mktemp("tables")
     draw = np.random.default_rng(0)
     kind = np.array(["maps", "poetry"])[draw.integers(0, 2, 120)]
@@ -50,20 +50,21 @@ def compared(tables, tmp_path_factory):
     return folder / "comparison", done
 
 
-def test_compare_answers_in_words_and_leaves_a_page_and_a_model(compared):
+def test_compare_prints_an_answer_and_writes_a_page_and_a_model(compared):
     folder, done = compared
     assert done.stdout.startswith("Use G")
     assert "GATv2 (2 heads)" in done.stdout
-    assert "whole graph at once" in done.stderr  # why so, before it runs
+    assert "whole graph at once" in done.stderr  # the reasons for the plan
     assert {"index.html", "model", "comparison.json", "records.sqlite", "graph"} <= {
         path.name for path in folder.iterdir()
     }
-    told = json.loads((folder / "comparison.json").read_text())
-    assert {each["mechanism"] for each in told["mechanisms"]} == {"gat", "gatv2", "gcn"}
-    assert told["answer"][0] == done.stdout.splitlines()[0]
+    values = json.loads((folder / "comparison.json").read_text())
+    assert {each["mechanism"] for each in values["mechanisms"]} == {"gat", "gatv2", "gcn"}
+    assert values["score"] == "accuracy"
+    assert values["answer"][0] == done.stdout.splitlines()[0]
 
 
-def test_the_page_says_what_was_printed(compared, look_at):
+def test_the_page_has_the_printed_answer(compared, look_at):
     folder, done = compared
     view = look_at(folder / "index.html")
     assert view.locator("h1").inner_text() == "Which attention for nodes?"
@@ -77,21 +78,21 @@ def test_the_page_says_what_was_printed(compared, look_at):
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_the_page_fits_a_telephone(compared, look_at, scheme):
+def test_the_page_fits_a_phone(compared, look_at, scheme):
     view = look_at(compared[0] / "index.html", width=390, height=800, scheme=scheme)
     assert view.evaluate("document.documentElement.scrollWidth") <= 390
     words = "getComputedStyle(document.querySelector('figure svg text')).fill"
     assert view.evaluate(words) == view.evaluate("getComputedStyle(document.body).color")
 
 
-def test_the_same_command_goes_on_where_it_was(compared, tables):
+def test_the_same_command_repeats_no_run(compared, tables):
     folder, done = compared
     again = run("compare", *words_for(tables, "--target", "shelf"), *QUICK, cwd=folder.parent)
-    assert "6 of 6 runs are in comparison/records.sqlite already" in again.stderr
+    assert "6 of 6 runs are already in comparison/records.sqlite" in again.stderr
     assert again.stdout == done.stdout
 
 
-def test_predict_names_every_node_and_gives_probabilities(compared, tables, tmp_path):
+def test_predict_gives_the_id_and_probabilities_of_every_node(compared, tables, tmp_path):
     model = compared[0] / "model"
     run("predict", "--model", model, *words_for(tables, "--out", "out/p.parquet"), cwd=tmp_path)
     table = pd.read_parquet(tmp_path / "out" / "p.parquet")
@@ -114,24 +115,24 @@ def test_predict_takes_a_graph_that_has_grown(compared, tables, tmp_path):
     grown.to_parquet(tmp_path / "nodes.parquet")
     edges.to_csv(tmp_path / "edges.csv", index=False)
     model = dynagat.load_model(compared[0] / "model")
-    found = model.predict(edges=tmp_path / "edges.csv", nodes=tmp_path / "nodes.parquet")
-    assert len(found) == 121
-    assert list(found.id)[-1] == "newcomer"
+    after = model.predict(edges=tmp_path / "edges.csv", nodes=tmp_path / "nodes.parquet")
+    assert len(after) == 121
+    assert list(after.id)[-1] == "newcomer"
     before = model.predict(edges=tables / "edges.csv", nodes=tables / "nodes.csv")
     graph = pd.read_csv(tables / "edges.csv")
     near = {"reader 3"}
-    for _ in range(2):  # GCN also tells neighbours of neighbours that a degree has grown
+    for _ in range(2):  # in GCN, a degree also affects neighbours of neighbours
         ends = graph[graph["from"].isin(near) | graph["to"].isin(near)]
         near |= {*ends["from"], *ends["to"]}
     far = [n for n in range(120) if f"reader {n}" not in near]
-    np.testing.assert_allclose(found.probability[far], before.probability[far], rtol=1e-4)
+    np.testing.assert_allclose(after.probability[far], before.probability[far], rtol=1e-4)
 
 
-@pytest.mark.parametrize(("target", "score"), [("visits", "R²"), ("shelf", "accuracy")])
-def test_the_kind_of_target_decides_the_score(tables, tmp_path, target, score):
+@pytest.mark.parametrize(("target", "metric"), [("visits", "R²"), ("shelf", "accuracy")])
+def test_the_kind_of_target_decides_the_metric(tables, tmp_path, target, metric):
     done = run("compare", *words_for(tables, "--target", target), *QUICK[:-4], "--seeds", "0",
                "--mechanism", "gcn", cwd=tmp_path)  # fmt: skip
-    assert score in done.stdout.splitlines()[0]
+    assert metric in done.stdout.splitlines()[0]
 
 
 def test_json_is_for_machines(tables, tmp_path):
@@ -152,7 +153,7 @@ def test_a_stored_graph_is_compared_by_its_name(tables, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("words", "sentence"),
+    ("words", "message"),
     [
         (["compare"], "compare takes the name of a graph, or --edges and --nodes"),
         (["compare", "nothing"], "there is no"),
@@ -175,11 +176,11 @@ def test_a_stored_graph_is_compared_by_its_name(tables, tmp_path, monkeypatch):
          "has no column"),
     ],
 )  # fmt: skip
-def test_trouble_is_one_sentence(words, sentence, tables, compared, tmp_path):
+def test_bad_input_is_refused_in_one_sentence(words, message, tables, compared, tmp_path):
     names = {"EDGES": tables / "edges.csv", "NODES": tables / "nodes.csv",
              "MODEL": compared[0] / "model"}  # fmt: skip
     done = run(*[names.get(word, word) for word in words], cwd=tmp_path, code=2)
-    assert re.search(re.escape(sentence), done.stderr), done.stderr
+    assert re.search(re.escape(message), done.stderr), done.stderr
     assert done.stderr.count("\n") == 1
     assert not list(tmp_path.rglob("*"))
 
@@ -192,15 +193,15 @@ def test_a_run_of_a_comparison_can_be_inspected(compared, tmp_path):
     assert (tmp_path / "inspect.html").is_file()
 
 
-def test_categories_of_which_none_was_ever_seen_are_another_column(compared, tables, tmp_path):
-    """Some may be new; if all are, the column is not the one that was learned from."""
+def test_a_column_with_only_unknown_categories_is_refused(compared, tables, tmp_path):
+    """Some may be new; if all are, it is not the column of the training data."""
     nodes = pd.read_csv(tables / "nodes.csv")
     nodes["town"] = nodes["town"].map({"Ulm": 7, "Bern": 8})
     nodes.to_csv(tmp_path / "nodes.csv", index=False)
     words = ["--model", compared[0] / "model", "--edges", tables / "edges.csv"]
     done = run("predict", *words, "--nodes", "nodes.csv", "--out", "p.csv", cwd=tmp_path, code=2)
     assert "column 'town' must hold categories such as 'Bern', but none" in done.stderr
-    nodes["town"] = None  # nothing is known of any
+    nodes["town"] = None  # all are missing
     nodes.to_csv(tmp_path / "nodes.csv", index=False)
     run("predict", *words, "--nodes", "nodes.csv", "--out", "p.csv", cwd=tmp_path)
 

@@ -1,4 +1,4 @@
-"""What can't be learnt from is refused, in a sentence that names the part, the nodes or class."""
+"""Targets and splits that can't be learnt from are refused; the message names the cause."""
 
 from dataclasses import replace
 
@@ -21,21 +21,21 @@ def problem(y=Y, kind="classification", name="toy", **parts):
 
 
 def changed(**labels):
-    """Y with other labels: node3=1."""
+    """Y with other labels, such as node3=1."""
     y = Y.copy()
     for name, label in labels.items():
         y[int(name.removeprefix("node"))] = label
     return y
 
 
-def test_a_sound_problem_passes():
+def test_a_valid_problem_passes():
     check_split(problem())
     check_split(problem(np.linspace(0, 1, 10), "regression"))
     check_split(problem(np.ones((10, 3)), "multilabel"))
 
 
 @pytest.mark.parametrize(
-    ("parts", "told"),
+    ("parts", "message"),
     [
         ({"test": np.array([5, 4])}, "node 4 is in valid and in test$"),
         ({"test": np.array([6, 4, 3])}, "node 4 is in valid and in test, and 1 more are$"),
@@ -45,36 +45,38 @@ def test_a_sound_problem_passes():
         ({"valid": np.array([3, 3])}, "valid holds a node twice$"),
     ],
 )
-def test_a_split_that_is_none_is_refused(parts, told):
+def test_an_invalid_split_is_refused(parts, message):
     for kind in ("classification", "multilabel"):
-        with pytest.raises(ValueError, match=f"the split of toy: {told}"):
+        with pytest.raises(ValueError, match=f"the split of toy: {message}"):
             check_split(problem(kind=kind, **parts))
 
 
 @pytest.mark.parametrize("part", SPLIT)
 def test_unknown_targets_in_a_part_are_refused(part):
-    told = f"{part} of toy must hold nodes with known targets, but 2 of 2 have none, such as node 9"
+    message = (
+        f"{part} of toy must hold nodes with known targets, but 2 of 2 have none, such as node 9"
+    )
     rest = {"train": np.array([9, 8])} if part == "train" else {part: np.array([9, 8])}
-    with pytest.raises(ValueError, match=told):
+    with pytest.raises(ValueError, match=message):
         check_split(problem(**rest))
-    with pytest.raises(ValueError, match=told):
+    with pytest.raises(ValueError, match=message):
         check_split(problem(np.where(Y < 0, np.nan, Y), "regression", **rest))
 
 
-def test_a_class_that_is_asked_for_but_not_trained_is_refused():
-    told = r"class of toy must have training nodes, but 'green' \(1 nodes\) is in valid and test"
-    with pytest.raises(ValueError, match=told):
+def test_a_class_without_training_nodes_is_refused():
+    message = r"class of toy must have training nodes, but 'green' \(1 nodes\) is in valid and test"
+    with pytest.raises(ValueError, match=message):
         check_split(problem(changed(node1=0)))
-    told = r"but 'green' \(1 nodes\), 'blue' \(1 nodes\) are in valid and test only"
-    with pytest.raises(ValueError, match=told):
+    message = r"but 'green' \(1 nodes\), 'blue' \(1 nodes\) are in valid and test only"
+    with pytest.raises(ValueError, match=message):
         check_split(problem(train=np.array([0])))
 
 
-def test_a_class_that_is_asked_for_nowhere_needs_no_training_nodes():
+def test_a_class_outside_the_split_needs_no_training_nodes():
     check_split(problem(changed(node1=0, node4=0)))  # node 7 is green, but in no part
 
 
-def test_a_split_as_ogb_published_it_stands():
+def test_the_published_splits_of_ogb_are_accepted():
     check_split(problem(changed(node1=0), name="ogbn-products"))
     with pytest.raises(ValueError, match="node 0 is in train and in test"):
         check_split(problem(name="ogbn-products", test=np.array([0])))
@@ -85,7 +87,7 @@ def test_a_class_without_a_name_is_refused():
         check_split(problem(changed(node5=7)))
 
 
-def test_pairs_of_links_are_no_matter_of_nodes():
+def test_splits_of_links_are_not_checked():
     data = problem(kind="links")
     check_split(replace(data, split={"train/edge": np.array([[0, 1]])}))
 
@@ -94,6 +96,6 @@ def test_pairs_of_links_are_no_matter_of_nodes():
 @pytest.mark.parametrize(
     "name", ["pubmed", "cora", "citeseer", "amazon-photo", "amazon-computers", "ogbn-arxiv"]
 )
-def test_the_real_data_sets_pass(name, tmp_path, monkeypatch):
+def test_the_real_datasets_pass(name, tmp_path, monkeypatch):
     monkeypatch.setenv("DYNAGAT_CACHE", str(tmp_path))
     check_split(replace(load(name), name="no published name"))

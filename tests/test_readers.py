@@ -34,7 +34,7 @@ def cache(tmp_path, monkeypatch):
 
 
 @pytest.fixture(scope="session")
-def made(tmp_path_factory):
+def synthetic(tmp_path_factory):
     """Create each synthetic dataset once, and return a copy that a test may damage."""
     whole = {}
 
@@ -181,10 +181,9 @@ def test_planetoid_is_as_published_and_as_pyg_reads_it(
 
 
 @pytest.mark.parametrize("name", SETS)
-def test_synthetic_folders_are_read_and_marked(made, tmp_path, name):
-    folder = made(name, tmp_path)
+def test_synthetic_folders_are_read(synthetic, tmp_path, name):
+    folder = synthetic(name, tmp_path)
     data = read_ogb(folder)
-    assert data.about["made"] is True
     assert data.num_nodes == SMALL[name]
     rows = {kind: edges.count for kind, edges in data.edges.items()}
     if name != "ogbn-mag":
@@ -202,8 +201,8 @@ def test_synthetic_folders_are_read_and_marked(made, tmp_path, name):
     assert data.task["kind"] == ("links" if name.startswith("ogbl") else kind)
 
 
-def test_the_arrays_of_each_dataset_have_their_names(made, tmp_path):
-    arxiv = read_ogb(made("ogbn-arxiv", tmp_path))
+def test_the_arrays_of_each_dataset_have_their_names(synthetic, tmp_path):
+    arxiv = read_ogb(synthetic("ogbn-arxiv", tmp_path))
     assert set(arxiv.nodes[NODE].arrays) == {"x", "y", "year"}
     assert arxiv.x.shape == (400, 128)
     first = lines_of(tmp_path / "ogbn-arxiv" / "raw" / "node-feat.csv.gz")[0]
@@ -211,29 +210,29 @@ def test_the_arrays_of_each_dataset_have_their_names(made, tmp_path):
     years = arxiv.nodes[NODE].arrays["year"]
     assert (years[arxiv.split["train"]] <= 2017).all()
     assert set(years[arxiv.split["test"]]) == {2019}
-    proteins = read_ogb(made("ogbn-proteins", tmp_path))
+    proteins = read_ogb(synthetic("ogbn-proteins", tmp_path))
     assert set(proteins.nodes[NODE].arrays) == {"y", "species"}
     assert proteins.y.shape == (60, 112)
     attributes = proteins.sole_edges.arrays["attr"]
     assert attributes.shape[1] == 8
     assert np.array_equal(attributes[::2], attributes[1::2])
-    mag = read_ogb(made("ogbn-mag", tmp_path))
+    mag = read_ogb(synthetic("ogbn-mag", tmp_path))
     assert mag.node_type == "paper"
     assert set(mag.nodes) == {"author", "field_of_study", "institution", "paper"}
     assert mag.only("cites").num_nodes == 3490
     assert mag.edges["paper", "cites", "paper"].arrays["reltype"][0] == 2
-    collab = read_ogb(made("ogbl-collab", tmp_path))
+    collab = read_ogb(synthetic("ogbl-collab", tmp_path))
     assert set(collab.sole_edges.arrays) == {"weight", "year"}
     assert {name.partition("/")[2] for name in collab.split if name.startswith("valid")} == {
         "edge", "edge_neg", "weight", "year",
     }  # fmt: skip
     assert np.array_equal(collab.split["train/edge"][:, 0], collab.sole_edges.key_index[::2])
-    citation = read_ogb(made("ogbl-citation2", tmp_path))
+    citation = read_ogb(synthetic("ogbl-citation2", tmp_path))
     assert citation.split["test/target_node_neg"].shape[1] == 1000
 
 
-def test_a_dataset_is_recognised_by_the_folder_or_the_given_name(made, tmp_path):
-    folder = made("ogbn-arxiv", tmp_path)
+def test_a_dataset_is_recognised_by_the_folder_or_the_given_name(synthetic, tmp_path):
+    folder = synthetic("ogbn-arxiv", tmp_path)
     for name in ("ogbn_arxiv", "arxiv"):
         folder = folder.rename(tmp_path / name)
         assert read_ogb(folder, replace=True).name == "ogbn-arxiv"
@@ -300,8 +299,8 @@ def cut(path):
          "is in train and in valid"),
     ],
 )  # fmt: skip
-def test_bad_ogb_files_are_errors_and_nothing_is_stored(made, tmp_path, file, change, message):
-    folder = made("ogbn-arxiv", tmp_path)
+def test_bad_ogb_files_are_errors_and_nothing_is_stored(synthetic, tmp_path, file, change, message):
+    folder = synthetic("ogbn-arxiv", tmp_path)
     change(folder / file)
     with pytest.raises(ValueError, match=message):
         read_ogb(folder)
@@ -321,8 +320,8 @@ def test_bad_ogb_files_are_errors_and_nothing_is_stored(made, tmp_path, file, ch
         ("split/time/paper/test.csv.gz", "test.csv.gz is missing"),
     ],
 )
-def test_a_missing_file_of_mag_is_named(made, tmp_path, file, message):
-    folder = made("ogbn-mag", tmp_path)
+def test_a_missing_file_of_mag_is_named(synthetic, tmp_path, file, message):
+    folder = synthetic("ogbn-mag", tmp_path)
     (folder / file).unlink()
     with pytest.raises(ValueError, match=message):
         read_ogb(folder)
@@ -338,8 +337,8 @@ def test_a_folder_of_something_else_is_an_error(tmp_path):
 
 @pytest.mark.parametrize("protocol", [2, 4])
 @pytest.mark.parametrize("is_zip", [True, False])
-def test_pairs_are_read_however_torch_saved_them(made, tmp_path, protocol, is_zip):
-    folder = made("ogbl-ddi", tmp_path)
+def test_pairs_are_read_however_torch_saved_them(synthetic, tmp_path, protocol, is_zip):
+    folder = synthetic("ogbl-ddi", tmp_path)
     before = read_ogb(folder)
     for part in ("train", "valid", "test"):
         path = folder / "split" / "target" / f"{part}.pt"
@@ -364,8 +363,8 @@ def test_pairs_are_read_however_torch_saved_them(made, tmp_path, protocol, is_zi
         (b"cut", "train.pt was cut short or altered"),
     ],
 )
-def test_bad_pairs_are_errors(made, tmp_path, held, message):
-    path = made("ogbl-ddi", tmp_path) / "split" / "target" / "train.pt"
+def test_bad_pairs_are_errors(synthetic, tmp_path, held, message):
+    path = synthetic("ogbl-ddi", tmp_path) / "split" / "target" / "train.pt"
     if isinstance(held, bytes):
         cut(path)
     else:
@@ -374,8 +373,8 @@ def test_bad_pairs_are_errors(made, tmp_path, held, message):
         read_ogb(tmp_path / "ogbl-ddi")
 
 
-def test_binary_forms_give_the_same_graph(made, tmp_path):
-    data = read_ogb(made("ogbn-arxiv", tmp_path))
+def test_binary_forms_give_the_same_graph(synthetic, tmp_path):
+    data = read_ogb(synthetic("ogbn-arxiv", tmp_path))
     folder = tmp_path / "binary" / "ogbn-arxiv"
     (folder / "raw").mkdir(parents=True)
     shutil.copytree(tmp_path / "ogbn-arxiv" / "split", folder / "split")
@@ -398,9 +397,9 @@ def test_binary_forms_give_the_same_graph(made, tmp_path):
     assert binary.nodes[NODE].arrays["year"].shape == (400,)
 
 
-def test_binary_forms_of_several_types_give_the_same_graph(made, tmp_path, monkeypatch):
+def test_binary_forms_of_several_types_give_the_same_graph(synthetic, tmp_path, monkeypatch):
     monkeypatch.setattr("dynagat.data.blocks.NPZ_BLOCK", 1 << 12)  # so that there are many blocks
-    data = read_ogb(made("ogbn-mag", tmp_path))
+    data = read_ogb(synthetic("ogbn-mag", tmp_path))
     folder = tmp_path / "binary" / "ogbn-mag"
     (folder / "raw").mkdir(parents=True)
     (folder / "split" / "time").mkdir(parents=True)
@@ -428,8 +427,8 @@ def test_binary_forms_of_several_types_give_the_same_graph(made, tmp_path, monke
     assert np.array_equal(binary.split["valid"], data.split["valid"])
 
 
-def test_the_block_size_does_not_change_the_graph(made, tmp_path, monkeypatch):
-    folder = made("ogbn-products", tmp_path)
+def test_the_block_size_does_not_change_the_graph(synthetic, tmp_path, monkeypatch):
+    folder = synthetic("ogbn-products", tmp_path)
     before = read_ogb(folder)
     monkeypatch.setattr("dynagat.data.blocks.CSV_BLOCK", 1 << 12)
     after = read_ogb(folder, replace=True)
@@ -447,7 +446,6 @@ def test_arxiv_is_as_published():
     assert [len(data.split[part]) for part in ("train", "valid", "test")] == [
         90_941, 29_799, 48_603,
     ]  # fmt: skip
-    assert "made" not in data.about
     year = data.nodes[NODE].arrays["year"]
     later = year[data.sole_edges.key_index] >= year[data.sole_edges.query_index]
     assert later.mean() > 0.95  # keys cite queries: OGB's direction
@@ -590,8 +588,8 @@ def test_a_graph_survives_the_way_to_pyg_and_back(num_nodes, num_edges, is_typed
     assert back.task["kind"] == "classification"
 
 
-def test_pairs_survive_the_way_to_pyg_and_back(made, tmp_path):
-    data = read_ogb(made("ogbl-collab", tmp_path))
+def test_pairs_survive_the_way_to_pyg_and_back(synthetic, tmp_path):
+    data = read_ogb(synthetic("ogbl-collab", tmp_path))
     found = data.to_pyg()
     back = from_pyg(found, "back")
     assert back.task["kind"] == "links"

@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from dynagat.significance import (
-    Comparison,
+    Contrast,
     PValue,
     Sample,
     bootstrap_interval,
-    compare,
+    contrast,
     effect_size,
     holm,
     paired,
@@ -30,7 +30,7 @@ runs = st.lists(st.floats(-100, 100), min_size=2, max_size=12)
 
 
 def half_unit(text: str) -> float:
-    """By how much a printed number may differ from the one that was rounded to it."""
+    """The largest rounding error of a printed number."""
     return 0.5 * 10.0 ** -len(text.partition(".")[2])
 
 
@@ -44,7 +44,7 @@ class Row:
     p: str
 
     def samples(self, sample=Sample, n=None, moved=(0, 0, 0)) -> tuple[Sample, Sample]:
-        """Both groups, their difference and deviations moved by so many half units."""
+        """Both groups, with difference and deviations moved by so many half units."""
         difference, *deviations = moved
         pair = []
         for text, towards, up in zip((self.better, self.worse), (1, -1), deviations, strict=True):
@@ -54,7 +54,7 @@ class Row:
         return pair[0], pair[1]
 
     def agrees(self, low: float, high: float, slack: float = 0.0) -> bool:
-        """Is there a p in [low, high] that would be printed as ours, give or take slack?"""
+        """Whether some p in [low, high] would print as this row's, within a relative slack."""
         if self.p.startswith("<"):
             return low < float(self.p[1:])
         reach = half_unit(self.p) + slack * float(self.p)
@@ -66,11 +66,10 @@ def greater(a: Sample, b: Sample) -> float:
 
 
 def reachable(row: Row, test=greater, **reading) -> tuple[float, float]:
-    """The least and the greatest p of any numbers that are printed as this row's.
+    """The least and the greatest p of all numbers that round to this row's.
 
-    With the rest held fixed Student's p only falls with the difference, and only rises (falls,
-    below 0) with either deviation: the extremes are at corners. All differences stay above 0.
-    Welch's p has its extremes there too in these rows: no point of a grid of 7³ lies beyond.
+    Student's p is monotone in the difference and in each deviation, so its extremes are at the
+    corners. In these rows Welch's p has its extremes there, too: a grid of 7³ points agrees.
     """
     corners = product((-1, 1), repeat=3)
     p = [test(*row.samples(moved=moved, **reading)) for moved in corners]
@@ -204,7 +203,7 @@ def test_the_noise_p_values_print_as_the_papers_at_every_ratio_but_one() -> None
 @few
 @given(a=runs, b=runs)
 def test_student_and_welch_equal_scipys_on_the_runs_themselves(a, b) -> None:
-    a, b = [*a, 0.0, 1.0], [*b, -1.0, 1.0]  # two runs apart, or scipy warns
+    a, b = [*a, 0.0, 1.0], [*b, -1.0, 1.0]  # with some variance, or scipy warns
     for alternative in ("greater", "less", "two-sided"):
         for ours, equal_var in ((student, True), (welch, False)):
             theirs = stats.ttest_ind(a, b, equal_var=equal_var, alternative=alternative).pvalue
@@ -235,7 +234,7 @@ every_test = pytest.mark.parametrize(
 @every_test
 @few
 @given(a=runs, b=runs)
-def test_two_sided_is_twice_the_smaller_side_and_swapping_takes_p_from_one(test, a, b) -> None:
+def test_two_sided_is_twice_the_smaller_side_and_swapping_gives_one_minus_p(test, a, b) -> None:
     p = test(a, b, "greater")
     assert 0 <= p <= 1
     assert test(a, b, "two-sided") == pytest.approx(2 * min(p, test(a, b, "less")))
@@ -244,7 +243,7 @@ def test_two_sided_is_twice_the_smaller_side_and_swapping_takes_p_from_one(test,
 
 
 @every_test
-def test_runs_without_any_variance_differ_surely_or_not_at_all(test) -> None:
+def test_runs_without_variance_have_a_p_of_zero_one_or_a_half(test) -> None:
     low, high = [0.1] * 3, [0.3] * 3
     assert [test(high, low, side) for side in ("greater", "less", "two-sided")] == [0, 1, 0]
     assert [test(low, low, side) for side in ("greater", "less", "two-sided")] == [0.5, 0.5, 1]
@@ -258,11 +257,11 @@ def test_a_single_run_has_no_deviation_and_no_p() -> None:
         assert math.isnan(test(many, one))
 
 
-def test_equal_runs_deviate_by_nothing_at_all() -> None:
+def test_equal_runs_have_a_standard_deviation_of_exactly_zero() -> None:
     assert Sample.of([0.1] * 10) == Sample(0.1, 0.0, 10)
 
 
-def test_population_deviations_become_those_of_a_sample() -> None:
+def test_population_deviations_become_sample_deviations() -> None:
     values = [1.0, 2.0, 4.0, 8.0]
     printed = Sample.from_population(float(np.mean(values)), float(np.std(values)), 4)
     assert printed.std == pytest.approx(Sample.of(values).std)
@@ -286,7 +285,7 @@ def test_hedges_g_is_cohens_d_for_many_runs_and_shrinks_it_for_few() -> None:
     assert ten == pytest.approx(1 - 3 / (4 * 20 - 9), abs=1e-3)  # Hedges' own approximation
 
 
-def test_the_effect_of_runs_without_variance_is_nothing_or_endless() -> None:
+def test_the_effect_size_of_runs_without_variance_is_zero_or_infinite() -> None:
     a, b = Sample(1.0, 0.0, 3), Sample(0.0, 0.0, 3)
     assert [effect_size(a, a), effect_size(a, b), effect_size(b, a)] == [0, math.inf, -math.inf]
 
@@ -334,21 +333,21 @@ def test_a_bootstrap_interval_widens_with_its_confidence() -> None:
     assert width[0] > 0
 
 
-def test_a_bootstrap_interval_where_the_bca_has_no_answer() -> None:
+def test_the_bootstrap_interval_falls_back_where_bca_is_undefined() -> None:
     assert bootstrap_interval([0.1] * 5) == (0.1, 0.1)
     assert np.isnan(bootstrap_interval([0.1])).all()
     low, high = bootstrap_interval([0.0, 1e-300])  # its squares are 0
     assert 0 <= low <= high <= 1e-300
 
 
-# A comparison
+# Contrasts
 
 
-def test_a_comparison_pairs_the_seeds_that_both_have() -> None:
+def test_a_contrast_pairs_the_seeds_that_both_have() -> None:
     ours, other = {0: 3.0, 1: 5.0, 2: 4.5, 9: 4.0}, {2: 4.0, 1: 3.5, 0: 2.0, 5: 1.0}
     a, b = Sample.of(ours.values()), Sample.of(other.values())
     matched = [3.0, 5.0, 4.5], [2.0, 3.5, 4.0]
-    assert compare(ours, other) == Comparison(
+    assert contrast(ours, other) == Contrast(
         ours=a,
         other=b,
         difference=1.5,
@@ -360,14 +359,14 @@ def test_a_comparison_pairs_the_seeds_that_both_have() -> None:
 
 
 def test_fewer_than_two_shared_seeds_are_not_paired() -> None:
-    assert compare({0: 1.0, 1: 2.0}, {1: 1.0, 2: 3.0}).paired is None
-    assert compare({0: 1.0, 1: 2.0}, {0: 1.0, 1: 3.0}).paired is not None
+    assert contrast({0: 1.0, 1: 2.0}, {1: 1.0, 2: 3.0}).paired is None
+    assert contrast({0: 1.0, 1: 2.0}, {0: 1.0, 1: 3.0}).paired is not None
 
 
-def test_of_errors_the_lower_is_better_and_signs_stay_the_metrics_own() -> None:
+def test_for_errors_lower_is_better_and_differences_keep_their_sign() -> None:
     gain, error = {0: 3.0, 1: 5.0, 2: 4.0}, {0: 2.0, 1: 3.5, 2: 1.0}
-    up = compare(gain, error)
-    down = compare(
+    up = contrast(gain, error)
+    down = contrast(
         {seed: -value for seed, value in gain.items()},
         {seed: -value for seed, value in error.items()},
         higher_is_better=False,
@@ -377,14 +376,14 @@ def test_of_errors_the_lower_is_better_and_signs_stay_the_metrics_own() -> None:
     assert up.student.one_sided < 0.5
 
 
-def test_single_runs_compare_to_a_difference_without_p() -> None:
-    comparison = compare({0: 2.0}, {0: 1.0})
-    assert comparison.difference == 1
-    assert comparison.paired is None
-    assert math.isnan(comparison.student.one_sided)
+def test_single_runs_have_a_difference_but_no_p() -> None:
+    single = contrast({0: 2.0}, {0: 1.0})
+    assert single.difference == 1
+    assert single.paired is None
+    assert math.isnan(single.student.one_sided)
 
 
-# The door
+# Bad arguments
 
 
 @pytest.mark.parametrize(
@@ -412,10 +411,10 @@ def test_single_runs_compare_to_a_difference_without_p() -> None:
         (lambda: bootstrap_interval([1.0, 2.0], 95), "confidence must lie in (0, 1), but is 95"),
         (lambda: bootstrap_interval([1.0], resamples=0), "resamples must be a count, but is 0"),
         (lambda: holm([0.1, 1.5]), "p_values must lie in [0, 1], but hold 1.5"),
-        (lambda: compare({0: 1.0}, {}), "b must hold at least one run, but is empty"),
+        (lambda: contrast({0: 1.0}, {}), "b must hold at least one run, but is empty"),
     ],
 )
-def test_a_callers_mistake_is_named_in_a_sentence(call, sentence) -> None:
+def test_a_bad_argument_is_refused_in_a_sentence(call, sentence) -> None:
     with pytest.raises(ValueError) as caught:  # noqa: PT011 (the whole sentence is compared)
         call()
     assert str(caught.value) == sentence

@@ -1,6 +1,7 @@
-"""The paper's stacks: as large as its code's, the formulas that they state, one forward for all."""
+"""The stacks: parameter counts of the paper, their formulas, and one forward for every use."""
 
 import math
+from dataclasses import replace
 from itertools import pairwise
 from types import SimpleNamespace
 
@@ -12,22 +13,15 @@ from torch_geometric.nn import GINConv, SAGEConv
 
 from dynagat import Graph
 from dynagat.benchmarks import OGBN_ARXIV, OGBN_MAG, OGBN_PRODUCTS, OGBN_PROTEINS
-from dynagat.benchmarks.nodes import StackS, run_in_parts
+from dynagat.benchmarks.ogbn_proteins import PreNormStack
+from dynagat.benchmarks.own_graph import NodeNetwork
+from dynagat.benchmarks.pubmed import DropoutStack
+from dynagat.benchmarks.stacks import LinearSkipStack, ResidualStack
 from dynagat.experiment import as_published
 from dynagat.nn.dropout import Dropout
-from dynagat.nn.foreign import OnGraph
-from dynagat.nn.network import (
-    ATTENTION,
-    MECHANISMS,
-    Network,
-    degrees,
-    make_conv,
-    make_network,
-    stack_b,
-    stack_d,
-    stack_p,
-    stack_s,
-)
+from dynagat.nn.network import ATTENTION, MECHANISMS, Neighbourhood, Network, degrees, make_conv
+from dynagat.nn.pyg_layers import PyGLayer
+from dynagat.prediction.nodes import infer_nodes
 from dynagat.sampling.neighbours import NeighborLoader
 
 N = 40
@@ -36,7 +30,7 @@ both_heads = pytest.mark.parametrize("heads", [1, 8])
 
 
 def random_edges(num_nodes=N, num_edges=160, seed=0):
-    """In both directions, without loops, and a node that no edge joins."""
+    """Edges in both directions, without self-loops; the last node has no edges."""
     generator = torch.Generator().manual_seed(seed)
     edge_index = torch.randint(0, num_nodes - 1, (2, num_edges), generator=generator)
     edge_index = edge_index[:, edge_index[0] != edge_index[1]]
@@ -48,91 +42,93 @@ EDGES = Graph.from_edge_index(EDGE_INDEX, N)
 GRAPH = EDGES.with_self_loops()
 
 
-def count(network: nn.Module) -> int:
+def num_parameters(network: nn.Module) -> int:
     return sum(weight.numel() for weight in network.parameters())
 
 
-# Sizes
+def problem(in_dim: int, out_dim: int) -> SimpleNamespace:
+    """What a stack reads of a problem: both widths."""
+    return SimpleNamespace(x=torch.empty(1, in_dim), out_dim=out_dim)
 
-S_TABLE = {  # protocol: GAT, GATv2, DPGAT as coded; by the widths of the layers
+
+# Parameter counts
+
+COUNTS = {  # of the released code's GAT, GATv2 and DPGAT, by the widths of the layers
     (128, 256, 256, 40): (110_672, 110_120, 327_760),
     (128, 256, 349): (123_834, 123_229, 368_058),
     (128, 64, 64, 64): (17_024, 16_832, 49_792),
     (128, 256, 256, 256): (166_400, 165_632, 494_080),
 }
-S_SETTINGS = {
-    (128, 256, 256, 40): OGBN_ARXIV.settings.network,
-    (128, 256, 349): OGBN_MAG.settings.network,
-    (128, 64, 64, 64): StackS(dim=64),  # collab and citation2 are link prediction's
-    (128, 256, 256, 256): StackS(),
+RESIDUAL_STACKS = {
+    (128, 256, 256, 40): OGBN_ARXIV.network,
+    (128, 256, 349): OGBN_MAG.network,
+    (128, 64, 64, 64): ResidualStack(dim=64),  # the encoders of link prediction
+    (128, 256, 256, 256): ResidualStack(),
 }
 
 
-def built(settings, widths, mechanism: str, heads: int) -> Network:
-    """As published, with as many heads, on data of the first and last width."""
-    data = SimpleNamespace(x=torch.empty(1, widths[0]), out_dim=widths[-1])
-    settings = as_published(settings)
-    made = type(settings)(**{**vars(settings), "heads": heads})
-    return made.build(data, mechanism)
+def published_network(settings, widths, mechanism: str, heads: int) -> Network:
+    """As published, with that many heads, between the first and the last width."""
+    settings = replace(as_published(settings), heads=heads)
+    return settings.build(problem(widths[0], widths[-1]), mechanism)
 
 
-def unused(widths, mechanism: str) -> int:
-    """The paper's DPGAT inherits GAT's vectors, 2 · width for each layer, and never reads them.
+def num_unused(widths, mechanism: str) -> int:
+    """The released DPGAT inherits GAT's vectors, 2 · width in each layer, but never reads them.
 
-    Its parameter counts have them; we do not make them.
+    The released counts include them; our DPGAT does not have them.
     """
     return sum(2 * width for width in widths[1:]) if mechanism == "dpgat" else 0
 
 
 @both_heads
 @every_attention
-@pytest.mark.parametrize("widths", S_TABLE, ids=["arxiv", "mag", "collab", "citation2"])
-def test_stack_s_has_as_many_weights_as_the_papers(widths, mechanism, heads) -> None:
-    network = built(S_SETTINGS[widths], widths, mechanism, heads)
+@pytest.mark.parametrize("widths", COUNTS, ids=["arxiv", "mag", "collab", "citation2"])
+def test_residual_stacks_have_the_parameter_counts_of_the_paper(widths, mechanism, heads) -> None:
+    network = published_network(RESIDUAL_STACKS[widths], widths, mechanism, heads)
     assert [layer.conv.in_channels for layer in network.layers] == list(widths[:-1])
-    expected = S_TABLE[widths][list(ATTENTION).index(mechanism)]
-    assert count(network) + unused(widths, mechanism) == expected
+    expected = COUNTS[widths][list(ATTENTION).index(mechanism)]
+    assert num_parameters(network) + num_unused(widths, mechanism) == expected
 
 
 @both_heads
 @every_attention
-def test_stack_p_has_as_many_weights_as_the_papers(mechanism, heads) -> None:
+def test_the_stack_of_products_has_the_parameter_counts_of_the_paper(mechanism, heads) -> None:
     widths = (100, 128, 128, 47)
-    network = built(OGBN_PRODUCTS.settings.network, widths, mechanism, heads)
+    network = published_network(OGBN_PRODUCTS.network, widths, mechanism, heads)
     expected = dict(zip(ATTENTION, (71_309, 71_006, 141_709), strict=True))
-    assert count(network) + unused(widths, mechanism) == expected[mechanism]
+    assert num_parameters(network) + num_unused(widths, mechanism) == expected[mechanism]
 
 
 @both_heads
 @every_attention
-def test_stack_b_has_as_many_weights_as_the_papers(mechanism, heads) -> None:
-    """DPGAT of proteins is another class, of Q = K and without unused vectors."""
-    network = built(OGBN_PROTEINS.settings.network, (8, 112), mechanism, heads)
+def test_the_stack_of_proteins_has_the_parameter_counts_of_the_paper(mechanism, heads) -> None:
+    """Its DPGAT is another class, with Q = K and without unused vectors."""
+    network = published_network(OGBN_PROTEINS.network, (8, 112), mechanism, heads)
     expected = dict(zip(ATTENTION, (33_968, 33_584, 57_776), strict=True))
-    assert count(network) == expected[mechanism]
+    assert num_parameters(network) == expected[mechanism]
 
 
 @every_attention
-def test_with_query_and_key_shared_dpgat_has_one_matrix_less_a_layer(mechanism) -> None:
-    """D3: corrected, Q = K; no other mechanism changes."""
+def test_sharing_query_and_key_saves_dpgat_one_matrix_in_each_layer(mechanism) -> None:
+    """D3: Q = K in the corrected fidelity; the other mechanisms do not change."""
     widths = (128, 256, 256, 40)
-    data = SimpleNamespace(x=torch.empty(1, 128), out_dim=40)
-    ours = count(OGBN_ARXIV.network.build(data, mechanism))
-    theirs = count(built(OGBN_ARXIV.network, widths, mechanism, 8))
-    fewer = sum(a * b for a, b in pairwise(widths)) if mechanism == "dpgat" else 0
-    assert ours == theirs - fewer
+    corrected = num_parameters(OGBN_ARXIV.network.build(problem(128, 40), mechanism))
+    published = num_parameters(published_network(OGBN_ARXIV.network, widths, mechanism, 8))
+    saved = sum(a * b for a, b in pairwise(widths)) if mechanism == "dpgat" else 0
+    assert corrected == published - saved
 
 
 # Formulas
 
 
 def attend(conv, x):
-    """A layer of ours in plain torch, on a table of who attends to whom."""
-    joined = torch.zeros(N, N, dtype=torch.bool)  # query, key
-    joined[GRAPH.query_index.long(), GRAPH.key_index.long()] = True
+    """One of our layers in plain torch, on a dense adjacency matrix."""
+    is_edge = torch.zeros(N, N, dtype=torch.bool)  # query, key
+    is_edge[GRAPH.query_index.long(), GRAPH.key_index.long()] = True
 
     def heads_of(linear):
-        return F.linear(x, linear.weight).unflatten(-1, (conv.heads, -1))
+        return F.linear(x, linear.weight, linear.bias).unflatten(-1, (conv.heads, -1))
 
     if hasattr(conv, "att_src"):
         value = heads_of(conv.lin)
@@ -145,13 +141,13 @@ def attend(conv, x):
     else:
         query, key, value = map(heads_of, (conv.lin_r, conv.lin_l, conv.lin_v))
         score = torch.einsum("qhc,khc->qkh", query, key) / math.sqrt(key.shape[-1])
-    weight = score.masked_fill(~joined[..., None], -torch.inf).softmax(1)
+    weight = score.masked_fill(~is_edge[..., None], -torch.inf).softmax(1)
     out = torch.einsum("qkh,khc->qhc", weight, value).flatten(1)
     return out if conv.bias is None else out + conv.bias
 
 
-def assert_same(found, expected) -> None:
-    torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-9)
+def assert_same(value, expected) -> None:
+    torch.testing.assert_close(value, expected, rtol=1e-9, atol=1e-9)
 
 
 def features(width: int):
@@ -159,8 +155,8 @@ def features(width: int):
 
 
 def shaken(network: Network) -> Network:
-    """In double, and no scale, shift or running mean where it began: each must be used."""
-    for _, values in network.double().state_dict().items():
+    """In double precision, with no scale, shift or running mean at 0 or 1: each one must matter."""
+    for values in network.double().state_dict().values():
         if values.is_floating_point() and values.dim() == 1:
             values.add_(torch.rand_like(values))
     return network.eval()
@@ -168,14 +164,13 @@ def shaken(network: Network) -> Network:
 
 @pytest.mark.parametrize(("published", "gain"), [(True, 2.0), (False, 1.0)])
 @every_attention
-def test_stack_s_is_its_formula_with_a_residual_in_the_middle_only(
+def test_the_residual_stack_is_its_formula_with_a_residual_in_the_middle_only(
     mechanism, published, gain
 ) -> None:
-    """D14: the paper's code adds the new features twice in training, once in evaluation."""
-    settings = StackS(dim=8, heads=2, dropout=0.0)
+    """D14: the released code adds the new features twice in training, once in evaluation."""
+    settings = ResidualStack(dim=8, heads=2, dropout=0.0)
     settings = as_published(settings) if published else settings
-    data = SimpleNamespace(x=torch.empty(1, 5), out_dim=3)
-    network, x = shaken(settings.build(data, mechanism)), features(5)
+    network, x = shaken(settings.build(problem(5, 3), mechanism)), features(5)
 
     def by_hand(times: float):
         first, middle, last = network.layers
@@ -188,17 +183,16 @@ def test_stack_s_is_its_formula_with_a_residual_in_the_middle_only(
     assert_same(network.train()(x, GRAPH), by_hand(gain))
 
 
-def test_of_two_layers_none_is_in_the_middle_and_no_residual_is_added() -> None:
-    """D15: mag has none."""
-    network = stack_s(make_conv("gat"), [8, 8, 8], heads=2)
+def test_a_residual_stack_of_two_layers_has_no_middle_and_adds_no_residual() -> None:
+    """D15: ogbn-mag."""
+    network = ResidualStack(dim=8, heads=2, layers=2).build(problem(8, 8), "gat")
     assert [layer.skip for layer in network.layers] == [None, None]
 
 
 @every_attention
-def test_stack_s_with_all_residuals_maps_them_where_widths_differ(mechanism) -> None:
-    conv = make_conv(mechanism)
-    network = shaken(stack_s(conv, [5, 8, 8, 3], heads=2, residual="all", norm=False))
-    x = features(5)
+def test_all_residuals_go_through_a_linear_map_where_widths_differ(mechanism) -> None:
+    settings = ResidualStack(dim=8, heads=2, dropout=0.0, residual="all", norm=False)
+    network, x = shaken(settings.build(problem(5, 3), mechanism)), features(5)
     first, middle, last = network.layers
     a = F.linear(x, first.skip.weight) + F.relu(attend(first.conv, x))
     b = a + F.relu(attend(middle.conv, a))
@@ -206,24 +200,26 @@ def test_stack_s_with_all_residuals_maps_them_where_widths_differ(mechanism) -> 
 
 
 @every_attention
-def test_stack_p_is_its_formula(mechanism) -> None:
-    network, x = shaken(stack_p(make_conv(mechanism), [5, 8, 8, 3], heads=2)), features(5)
+def test_the_linear_skip_stack_is_its_formula(mechanism) -> None:
+    settings = LinearSkipStack(dim=8, heads=2)
+    network, x = shaken(settings.build(problem(5, 3), mechanism)), features(5)
     expected = x
-    for number, layer in enumerate(network.layers):
+    for index, layer in enumerate(network.layers):
         skip = F.linear(expected, layer.skip.weight, layer.skip.bias)
         expected = attend(layer.conv, expected) + skip
-        expected = F.elu(expected) if number < 2 else expected
+        expected = F.elu(expected) if index < 2 else expected
+    assert [layer.conv.heads for layer in network.layers] == [2, 2, 1]
     assert_same(network(x, GRAPH), expected)
 
 
 @every_attention
-def test_stack_b_adds_what_the_layer_before_gave_before_its_norm(mechanism) -> None:
-    made = stack_b(make_conv(mechanism), 4, 8, 3, layers=3, heads=2)
-    network, x = shaken(made), features(4)
+def test_the_pre_norm_stack_adds_the_output_of_the_layer_before_without_its_norm(mechanism) -> None:
+    settings = PreNormStack(dim=8, heads=2, layers=3)
+    network, x = shaken(settings.build(problem(4, 3), mechanism)), features(4)
 
     def norm(h, batch_norm):
-        spread = (batch_norm.running_var + batch_norm.eps).sqrt()
-        return (h - batch_norm.running_mean) / spread * batch_norm.weight + batch_norm.bias
+        std = (batch_norm.running_var + batch_norm.eps).sqrt()
+        return (h - batch_norm.running_mean) / std * batch_norm.weight + batch_norm.bias
 
     first, second, third = network.layers
     encoder, out = first.before[0], third.after[3]
@@ -236,34 +232,53 @@ def test_stack_b_adds_what_the_layer_before_gave_before_its_norm(mechanism) -> N
 
 
 @every_attention
-def test_stack_b_begins_with_xavier_normal_weights_of_gain_root_2(mechanism) -> None:
-    """Var = 2 · 2 / (fan in + fan out), as DGL's layers of the paper begin."""
-    network = stack_b(make_conv(mechanism), 8, 64, 112, layers=12, heads=8)
-    weights = [layer.conv.get_parameter("lin_l.weight" if mechanism != "gat" else "lin.weight")
-               for layer in network.layers]  # fmt: skip
-    drawn = torch.stack(weights).flatten()
-    assert drawn.mean().item() == pytest.approx(0, abs=0.005)
-    assert drawn.var().item() == pytest.approx(4 / 128, rel=0.03)
-    fourth = (drawn**4).mean() / drawn.var() ** 2
-    assert fourth.item() == pytest.approx(3, rel=0.05)  # normal; uniform has 1.8
+def test_the_pre_norm_stack_starts_with_xavier_normal_weights_of_gain_root_2(mechanism) -> None:
+    """Var = 2 · 2 / (fan in + fan out): the initialisation of DGL's layers in the paper."""
+    network = PreNormStack(dim=64, heads=8, layers=12).build(problem(8, 112), mechanism)
+    name = "lin_l.weight" if mechanism != "gat" else "lin.weight"
+    weights = torch.stack([layer.conv.get_parameter(name) for layer in network.layers]).flatten()
+    assert weights.mean().item() == pytest.approx(0, abs=0.005)
+    assert weights.var().item() == pytest.approx(4 / 128, rel=0.03)
+    kurtosis = (weights**4).mean() / weights.var() ** 2
+    assert kurtosis.item() == pytest.approx(3, rel=0.05)  # of a normal; a uniform has 1.8
     vectors = [a for layer in network.layers for a in layer.conv.attention_vectors()]
-    if vectors:  # [1, H, C]: torch counts H · C numbers in, and C out
-        drawn = torch.stack(vectors).flatten()
-        assert drawn.var().item() == pytest.approx(4 / (64 + 8), rel=0.2)
+    if vectors:  # [1, H, C]: torch's fan in is H · C, its fan out C
+        assert torch.stack(vectors).var().item() == pytest.approx(4 / (64 + 8), rel=0.2)
 
 
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("share_weights", [True, False])
 @pytest.mark.parametrize("residual", [True, False])
 @every_attention
-def test_stack_d_is_its_formula(mechanism, residual) -> None:
-    conv = make_conv(mechanism)
-    network = shaken(stack_d(conv, [5, 8, 8, 3], heads=2, residual=residual, dropout=0.5))
+def test_the_dropout_stack_is_its_formula(mechanism, residual, share_weights, bias) -> None:
+    options = {"residual": residual, "share_weights": share_weights, "bias": bias}
+    settings = DropoutStack(hidden=4, heads=2, layers=2, dropout=0.5, **options)
+    network = shaken(settings.build(problem(5, 3), mechanism))
+    assert len(network.layers) == settings.depth == 3
     x = expected = features(5)
-    for number, layer in enumerate(network.layers):
+    for index, layer in enumerate(network.layers):
         new = attend(layer.conv, expected)
         if residual:
-            same = expected.shape[1] == new.shape[1]
-            new = new + (expected if same else F.linear(expected, layer.skip.weight))
-        expected = F.elu(new) if number < 2 else new
+            is_same = expected.shape[1] == new.shape[1]
+            new = new + (expected if is_same else F.linear(expected, layer.skip.weight))
+        expected = F.elu(new) if index < 2 else new
+    assert_same(network(x, GRAPH), expected)
+
+
+@pytest.mark.parametrize("skip", [True, False])
+@pytest.mark.parametrize("norm", [True, False])
+@every_attention
+def test_the_network_of_own_graphs_is_its_formula(mechanism, norm, skip) -> None:
+    settings = NodeNetwork(dim=8, heads=2, layers=3, norm=norm, skip=skip)
+    network = shaken(settings.build(problem(5, 3), mechanism))
+    x = expected = features(5)
+    for index, layer in enumerate(network.layers):
+        new = attend(layer.conv, expected)
+        new = new + F.linear(expected, layer.skip.weight) if skip else new
+        if index < 2:
+            new = F.relu(layer.after[0](new) if norm else new)
+        expected = new
+    assert [layer.conv.heads for layer in network.layers] == [2, 2, 1]
     assert_same(network(x, GRAPH), expected)
 
 
@@ -271,7 +286,7 @@ def test_stack_d_is_its_formula(mechanism, residual) -> None:
 
 
 @pytest.mark.parametrize("p", [0.1, 0.25, 0.6])
-def test_dropout_keeps_a_share_and_scales_it_so_that_the_mean_stays(p) -> None:
+def test_dropout_keeps_a_fraction_and_scales_it_to_preserve_the_mean(p) -> None:
     out = Dropout(p)(torch.ones(400, 1001))
     kept = out != 0
     assert kept.double().mean().item() == pytest.approx(1 - p, abs=0.004)
@@ -280,11 +295,11 @@ def test_dropout_keeps_a_share_and_scales_it_so_that_the_mean_stays(p) -> None:
     assert max((rows - 1 + p).abs().max(), (columns - 1 + p).abs().max()) < 0.15
 
 
-def test_dropout_drops_neighbours_independently() -> None:
-    """One random number does four entries: they must not go together."""
+def test_dropout_drops_adjacent_entries_independently() -> None:
+    """One random number decides four entries, which must still be independent."""
     kept = (Dropout(0.5)(torch.ones(100_000, 4)) != 0).double()
-    together = torch.corrcoef(kept.T) - torch.eye(4)
-    assert together.abs().max().item() < 0.02
+    correlation = torch.corrcoef(kept.T) - torch.eye(4)
+    assert correlation.abs().max().item() < 0.02
 
 
 def test_dropout_is_the_identity_in_evaluation_and_at_0() -> None:
@@ -301,7 +316,7 @@ def test_the_gradient_of_dropout_is_its_mask() -> None:
     assert gradient.unique().tolist() == [0.0, pytest.approx(1 / 0.6)]
 
 
-def test_dropout_follows_torchs_seed_and_moves_on() -> None:
+def test_dropout_follows_torchs_seed_and_differs_from_call_to_call() -> None:
     drop, x = Dropout(0.5), torch.ones(50, 3)
     torch.manual_seed(3)
     first, second = drop(x), drop(x)
@@ -316,7 +331,7 @@ def test_dropout_takes_any_shape(shape) -> None:
 
 
 @pytest.mark.parametrize("p", [-0.1, 1.0])
-def test_dropout_refuses_what_is_no_share(p) -> None:
+def test_dropout_refuses_what_is_not_a_probability(p) -> None:
     with pytest.raises(ValueError, match=rf"^p must lie in \[0, 1\), but is {p}$"):
         Dropout(p)
 
@@ -324,63 +339,63 @@ def test_dropout_refuses_what_is_no_share(p) -> None:
 # One forward
 
 STACKS = {
-    "s": lambda conv: stack_s(conv, [6, 8, 8, 3], heads=2, dropout=0.5, gain=2.0),
-    "s, all": lambda conv: stack_s(conv, [6, 8, 8, 3], heads=2, residual="all"),
-    "p": lambda conv: stack_p(conv, [6, 8, 8, 3], heads=2, dropout=0.5),
-    "b": lambda conv: stack_b(conv, 6, 8, 3, layers=3, heads=2, dropout=0.5, first_dropout=0.1),
-    "d": lambda conv: stack_d(conv, [6, 8, 8, 3], heads=2, dropout=0.5, residual=True),
+    "residual": ResidualStack(dim=8, heads=2, dropout=0.5, gain=2.0),
+    "all residuals": ResidualStack(dim=8, heads=2, residual="all"),
+    "linear skip": LinearSkipStack(dim=8, heads=2, dropout=0.5),
+    "pre-norm": PreNormStack(dim=8, layers=3, heads=2, dropout=0.5, first_dropout=0.1),
+    "dropout": DropoutStack(hidden=4, layers=2, heads=2, dropout=0.5, residual=True),
+    "own graph": NodeNetwork(dim=8, layers=3, heads=2),
 }
 every_stack = pytest.mark.parametrize("stack", STACKS)
+with_source = [name for name, stack in STACKS.items() if hasattr(stack, "source")]
 
 
 @every_stack
 @pytest.mark.parametrize("mechanism", MECHANISMS)
 @pytest.mark.parametrize("self_loops", [True, False])
-def test_blocks_parts_and_the_whole_graph_give_the_same(mechanism, stack, self_loops) -> None:
-    network, x = shaken(STACKS[stack](make_conv(mechanism))), features(6)
+def test_samples_of_all_neighbours_and_layer_wise_inference_equal_the_whole_graph(
+    mechanism, stack, self_loops
+) -> None:
+    network, x = shaken(STACKS[stack].build(problem(6, 3), mechanism)), features(6)
     graph = GRAPH if self_loops else EDGES
     whole = network(x, graph)
-    asked = torch.tensor([3, 17, 4, N - 1])  # the last has no neighbours
-    (batch,) = NeighborLoader(EDGES, [-1, -1, -1], batch_size=4, input_nodes=asked, layered=True)
+    seeds = torch.tensor([3, 17, 4, N - 1])  # the last has no neighbours
+    (batch,) = NeighborLoader(EDGES, [-1, -1, -1], batch_size=4, input_nodes=seeds, layered=True)
     batch = batch.with_self_loops() if self_loops else batch
-    seen = batch.node_id
-    assert_same(network(x[seen], batch.graphs, degrees(graph)[seen]), whole[asked])
+    nodes = batch.node_id
+    degree = degrees(graph)[nodes]
+    samples = [Neighbourhood(each, degree[: each.num_keys]) for each in batch.graphs]
+    assert_same(network(x[nodes], samples), whole[seeds])
     for batch_size in (7, N):
-        assert_same(run_in_parts(network, x, EDGES, batch_size, self_loops=self_loops), whole)
+        assert_same(infer_nodes(network, x, EDGES, batch_size, self_loops=self_loops), whole)
 
 
-@pytest.mark.parametrize("mechanism", MECHANISMS)
-def test_our_own_network_in_parts_gives_the_same(mechanism) -> None:
-    network, x = shaken(make_network(mechanism, 6, 3, dim=8, heads=2)), features(6)
-    assert_same(run_in_parts(network, x, EDGES, 9, self_loops=True), network(x, GRAPH))
-
-
-@every_stack
+@pytest.mark.parametrize("stack", with_source)
 @pytest.mark.parametrize("share_weights", [True, False])
 @pytest.mark.parametrize("bias", [True, False])
 @pytest.mark.parametrize("mechanism", ["gat", "gatv2"])
-def test_pygs_layers_with_the_same_weights_give_the_same(
+def test_pyg_layers_with_the_same_weights_give_the_same_outputs(
     mechanism, bias, share_weights, stack
 ) -> None:
-    options = {"bias": bias, "share_weights": share_weights}
+    settings = replace(STACKS[stack], bias=bias, share_weights=share_weights)
     ours, theirs = (
-        STACKS[stack](make_conv(mechanism, source=source, **options))
+        replace(settings, source=source).build(problem(6, 3), mechanism)
         for source in ("dynagat", "pyg")
     )
     ours = shaken(ours)
     theirs = theirs.double().eval()
     state = {name.replace("conv.", "conv.conv."): each for name, each in ours.state_dict().items()}
     theirs.load_state_dict(state)
-    assert all(isinstance(layer.conv, OnGraph) for layer in theirs.layers)
+    assert all(isinstance(layer.conv, PyGLayer) for layer in theirs.layers)
     x = features(6)
     assert_same(theirs(x, GRAPH), ours(x, GRAPH))
-    assert_same(run_in_parts(theirs, x, EDGES, 9, self_loops=True), ours(x, GRAPH))
+    assert_same(infer_nodes(theirs, x, EDGES, 9, self_loops=True), ours(x, GRAPH))
 
 
-@pytest.mark.parametrize("graph", [GRAPH, EDGES], ids=["with loops", "without"])
+@pytest.mark.parametrize("graph", [GRAPH, EDGES], ids=["with loops", "without loops"])
 @pytest.mark.parametrize(("mechanism", "kind"), [("sage", SAGEConv), ("gin", GINConv)])
-def test_graphsage_and_gin_are_pygs_on_the_edges_that_are_no_loops(mechanism, kind, graph) -> None:
-    """They have a term of their own for x_i, so the graph's loops would count it twice."""
+def test_graphsage_and_gin_are_pygs_on_the_edges_without_self_loops(mechanism, kind, graph) -> None:
+    """They have a term for x_i, so the graph's self-loops would count it twice."""
     layer = make_conv(mechanism)(6, 4, 1).double()
     assert type(layer.conv) is kind
     x = features(6)
@@ -388,20 +403,31 @@ def test_graphsage_and_gin_are_pygs_on_the_edges_that_are_no_loops(mechanism, ki
 
 
 @every_attention
-def test_a_width_that_heads_do_not_divide_is_told(mechanism) -> None:
+def test_heads_must_divide_the_width(mechanism) -> None:
     with pytest.raises(ValueError, match=r"^heads must divide the width 9 of a layer, but are 2$"):
         make_conv(mechanism)(6, 9, 2)
 
 
 @pytest.mark.parametrize("mechanism", ["dpgat", "gcn"])
-def test_what_pyg_has_no_layer_for_is_told(mechanism) -> None:
-    """And not made of ours instead."""
-    sentence = f"^source=pyg has layers for gat, gatv2, gin, sage, not for '{mechanism}'$"
-    with pytest.raises(ValueError, match=sentence):
+def test_a_layer_that_pyg_lacks_is_refused(mechanism) -> None:
+    """And ours is not used instead."""
+    message = f"^source=pyg has layers for gat, gatv2, gin, sage, not for '{mechanism}'$"
+    with pytest.raises(ValueError, match=message):
         make_conv(mechanism, source="pyg")
 
 
-@pytest.mark.parametrize("mechanism", ["dpgat", "gatv2", "gat"])
-def test_the_gain_is_of_the_residual_and_no_other_layer(mechanism) -> None:
-    network = stack_s(make_conv(mechanism), [6, 8, 8, 8, 3], heads=2, gain=2.0)
+@every_attention
+def test_the_gain_applies_to_middle_layers_only(mechanism) -> None:
+    network = ResidualStack(dim=8, heads=2, layers=4, gain=2.0).build(problem(6, 3), mechanism)
     assert [layer.gain for layer in network.layers] == [1.0, 2.0, 2.0, 1.0]
+
+
+@pytest.mark.parametrize("stack", STACKS.values(), ids=STACKS)
+def test_a_stack_refuses_values_that_no_network_can_have(stack) -> None:
+    with pytest.raises(ValueError, match=r"^heads must divide dim=\d+, but is 0$"):
+        replace(stack, heads=0)
+    least = 0 if isinstance(stack, DropoutStack) else 1
+    with pytest.raises(ValueError, match=f"^layers must be at least {least}, but is {least - 1}$"):
+        replace(stack, layers=least - 1)
+    with pytest.raises(ValueError, match=r"^dropout must lie in \[0, 1\), but is 1\.0$"):
+        replace(stack, dropout=1.0)

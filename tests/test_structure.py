@@ -1,4 +1,4 @@
-"""Features from the graph alone: what the formula says, and like nodes get like features."""
+"""Features from the graph alone: they follow the formula, and similar nodes are close."""
 
 import numpy as np
 import pytest
@@ -25,7 +25,7 @@ def random_graph(num_nodes, num_pairs, seed=0):
 
 
 def two_halves(num_nodes=200, seed=0):
-    """Dense halves with few edges between them."""
+    """Two dense halves with few edges between them."""
     draw = np.random.default_rng(seed)
     half = np.arange(num_nodes) * 2 // num_nodes
     i, j = np.triu_indices(num_nodes, 1)
@@ -34,8 +34,8 @@ def two_halves(num_nodes=200, seed=0):
     return symmetric_graph(num_nodes, pairs), torch.from_numpy(half)
 
 
-def by_the_formula(graph, signs):
-    """The docstring in dense float64."""
+def by_formula(graph, signs):
+    """The formula of the docstring, dense and in float64."""
     N = graph.num_queries
     A = torch.zeros(N, N, dtype=torch.float64)
     A[graph.query_index.long(), graph.key_index.long()] = 1
@@ -49,15 +49,15 @@ def by_the_formula(graph, signs):
     return (total - total.mean(0)) / total.std(0, correction=0)
 
 
-def test_features_are_those_of_the_formula():
+def test_features_follow_the_formula():
     graph = random_graph(60, 150)
     x = structural_features(graph, dim=16, seed=3)
     assert x.dtype == torch.float32
-    expected = by_the_formula(graph, structure._signs(60, 16, 3))
+    expected = by_formula(graph, structure._signs(60, 16, 3))
     torch.testing.assert_close(x.double(), expected, rtol=1e-3, atol=1e-3)
 
 
-def test_signs_are_the_bits_of_numbers_that_never_change():
+def test_signs_are_the_bits_of_a_fixed_random_stream():
     numbers = np.random.PCG64(0).random_raw(2).tolist()
     assert numbers[0] == 11749869230777074271
     bits = "".join(f"{byte:08b}" for each in numbers for byte in each.to_bytes(8, "little"))
@@ -65,7 +65,7 @@ def test_signs_are_the_bits_of_numbers_that_never_change():
     assert structure._signs(33, 3, 0).flatten().tolist() == expected
 
 
-def test_signs_are_as_often_plus_as_minus_and_columns_are_unlike():
+def test_signs_are_balanced_and_columns_are_uncorrelated():
     signs = structure._signs(1000, 128, 0)
     assert signs.mean().abs() < 0.01
     assert (signs.T @ signs / 1000 - torch.eye(128)).abs().max() < 0.2
@@ -77,39 +77,40 @@ def test_columns_have_mean_zero_and_deviation_one():
     torch.testing.assert_close(x.std(0, correction=0), torch.ones(20))
 
 
-def test_nodes_without_keys_are_alike():
+def test_nodes_without_keys_have_equal_features():
     pairs = [(0, 1), (1, 2), (2, 3), (3, 0), (0, 2)]
     x = structural_features(symmetric_graph(7, pairs), dim=8)
     assert (x[4:] == x[4]).all()
     assert (x[:4] != x[4]).any(1).all()
 
 
-def test_relabelled_nodes_are_told_apart_alike():
-    """Signs go with the number of a node, so features do not; but what they say of nodes does."""
+def test_features_separate_the_halves_however_nodes_are_numbered():
+    """Signs depend on the index of a node, so features change, but similarities hardly do."""
     graph, half = two_halves()
     order = torch.randperm(200)
-    place = order.argsort()
-    moved = Graph.from_edges(place[graph.query_index.long()], place[graph.key_index.long()], 200)
+    position = order.argsort()
+    ends = position[graph.query_index.long()], position[graph.key_index.long()]
+    moved = Graph.from_edges(*ends, 200)
     for x, label in ((structural_features(graph), half), (structural_features(moved), half[order])):
-        like = F.normalize(x) @ F.normalize(x).T
-        same = label[:, None] == label[None, :]
-        assert like[same].mean() > 0.5
-        assert like[~same].mean() < -0.5
+        similarity = F.normalize(x) @ F.normalize(x).T
+        is_same = label[:, None] == label[None, :]
+        assert similarity[is_same].mean() > 0.5
+        assert similarity[~is_same].mean() < -0.5
 
 
-def test_a_seed_is_one_set_of_features():
+def test_the_seed_determines_the_features():
     graph = random_graph(50, 100)
     assert torch.equal(structural_features(graph, 8, 1), structural_features(graph, 8, 1))
     assert not torch.equal(structural_features(graph, 8, 1), structural_features(graph, 8, 2))
 
 
-def test_the_number_of_threads_alters_no_bit(threads):
-    graph, found = random_graph(3000, 20_000), []
+def test_the_number_of_threads_changes_no_bit(threads):
+    graph, results = random_graph(3000, 20_000), []
     for count in (1, 2, 3):
         threads(count)
-        found.append(structural_features(graph, 43))
-    assert torch.equal(found[0], found[1])
-    assert torch.equal(found[0], found[2])
+        results.append(structural_features(graph, 43))
+    assert torch.equal(results[0], results[1])
+    assert torch.equal(results[0], results[2])
 
 
 @pytest.mark.parametrize("num_nodes", [0, 1, 3])
@@ -124,15 +125,15 @@ def test_a_wrong_dim_or_seed_is_refused(dim, seed):
         structural_features(random_graph(5, 6), dim, seed)
 
 
-def test_a_part_of_a_graph_is_refused():
+def test_a_sample_of_a_graph_is_refused():
     part = Graph.from_edges(torch.tensor([0]), torch.tensor([2]), 1, 3)
     with pytest.raises(ValueError, match="need a whole graph of one relation, but it is Graph"):
         structural_features(part)
 
 
 @pytest.mark.data
-def test_a_linear_model_reads_the_subject_of_papers_from_them(tmp_path, monkeypatch):
-    """On Cora, of the nodes that are for neither training nor test."""
+def test_a_linear_model_predicts_the_subject_of_papers_from_them(tmp_path, monkeypatch):
+    """On Cora; trained on all nodes that are not test nodes."""
     monkeypatch.setenv("DYNAGAT_CACHE", str(tmp_path))
     data = load("cora")
     x, y = structural_features(data.graph()), tensor(data.y)
@@ -141,5 +142,5 @@ def test_a_linear_model_reads_the_subject_of_papers_from_them(tmp_path, monkeypa
     others[test] = False
     targets = F.one_hot(y[others]).float()
     solved = torch.linalg.lstsq(F.pad(x[others], (0, 1), value=1.0), targets).solution
-    found = (F.pad(x[test], (0, 1), value=1.0) @ solved).argmax(1)
-    assert (found == y[test]).float().mean() > 0.75
+    predicted = (F.pad(x[test], (0, 1), value=1.0) @ solved).argmax(1)
+    assert (predicted == y[test]).float().mean() > 0.75

@@ -1,4 +1,4 @@
-"""Tuning: on validation data only, at equal budgets, and what ended is never made again."""
+"""Tuning: on validation data only, with equal budgets; no finished trial is repeated."""
 
 import json
 import math
@@ -10,7 +10,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -21,14 +21,26 @@ from typer.testing import CliRunner
 
 from dynagat.benchmarks import DICTIONARY_LOOKUP, OWN_GRAPH
 from dynagat.cli import app
-from dynagat.cli.benchmarks import _jobs
-from dynagat.cli.tuning import command_of, told_of
-from dynagat.experiment import Benchmark, Study, Tuned, Tuning, grid, run, tune, validate
+from dynagat.cli.tuning import TuningProgress, command_of, summary_of
+from dynagat.experiment import (
+    Benchmark,
+    Request,
+    Study,
+    Tuned,
+    Tuning,
+    grid,
+    jobs_of,
+    run,
+    tune,
+    validate,
+)
 from dynagat.experiment.interruption import uninterrupted
 from dynagat.experiment.settings import as_text, parse_choices
 from dynagat.experiment.storage import opened
 from dynagat.experiment.store import StoreError
 from dynagat.experiment.tuning import choices_of
+from dynagat.metrics import ACCURACY, MEAN_ABSOLUTE_ERROR
+from dynagat.prediction.prediction import MicroscopeInput, Prediction
 from dynagat.training import Schedule
 
 ROOT = Path(__file__).parent.parent
@@ -39,8 +51,8 @@ def one_thread(threads):
     threads(1)
 
 
-# A benchmark whose best settings are known: width 3 and slope 0.5 on the validation data; on the
-# test data it would be the worst. Every run leaves a line in a file.
+# A benchmark whose best settings are known: width 3 and slope 0.5 on the validation data. On the
+# test data, these are the worst. Every run adds a line to a file.
 
 
 @dataclass(frozen=True)
@@ -78,26 +90,23 @@ class ToyNetwork:
 @dataclass(frozen=True)
 class ToyTask:
     pause: float = 0.0
+    measure: str = "accuracy"  # or "error"
 
-    def on(self, data, schedule):
-        return Toy(data[0], self.pause)
-
-    def metrics(self, task, network, outcome):
-        return {"test_accuracy": task.score(network, "test")}
-
-    def exhibits(self, task, network):
-        return {}
+    def prepare(self, data, schedule):
+        return Toy(data[0], self)
 
 
-@dataclass
-class Toy:
-    log: Path
-    pause: float
-    passes: int = 0
+class Toy(Prediction):
+    def __init__(self, log, settings):
+        self.log, self.settings, self.epochs = log, settings, 0
+
+    @property
+    def metric(self):
+        return ACCURACY if self.settings.measure == "accuracy" else MEAN_ABSOLUTE_ERROR
 
     def batches(self, generator):
-        time.sleep(self.pause)
-        self.passes += 1
+        time.sleep(self.settings.pause)
+        self.epochs += 1
         return iter([None])
 
     def loss(self, network, batch):
@@ -105,11 +114,15 @@ class Toy:
         return (loss * math.nan if network.width == 9 else loss), 0.0
 
     def score(self, network, part):
+        accuracy = network.valid * (1 - 0.5**self.epochs)
         if part == "test":
             with self.log.open("a") as file:
-                file.write("the test data were asked\n")
-            return 1 - network.valid
-        return network.valid * (1 - 0.5**self.passes)
+                file.write("the test data were used\n")
+            accuracy = 1 - network.valid
+        return accuracy if self.settings.measure == "accuracy" else 1 - accuracy
+
+    def microscope_input(self):
+        return MicroscopeInput(None)
 
 
 TOY = Benchmark(
@@ -122,28 +135,39 @@ TOY = Benchmark(
     schedule=Schedule(max_rounds=4),
     mechanisms={"gat": (1, 8), "gatv2": (1,)},
     seeds=range(2, 7),
-    metric="test_accuracy",
+    metric=ACCURACY.on("test"),
     smoke=(),
     search={"width": (1, 2, 3, 4), "network.slope": (0, 0.5, 1)},
+    microscope="none",
+)
+TOY_ERROR = replace(
+    TOY,
+    task=ToyTask(measure="error"),
+    schedule=Schedule(max_rounds=4, stop_at=0.0),
+    metric=MEAN_ABSOLUTE_ERROR.on("test"),
 )
 
 
-def tunings(log, *, texts=(), fixed=(), mechanisms=("gat", "gatv2"), seeds=(0, 1), **options):
-    [settings] = grid(TOY.settings, [f"log={log}", *fixed])
-    base = TOY.with_settings(settings)
+def tunings(
+    log, *, toy=TOY, texts=(), fixed=(), mechanisms=("gat", "gatv2"), seeds=(0, 1), **options
+):
+    [settings] = grid(toy.settings, [f"log={log}", *fixed])
+    base = toy.with_settings(settings)
     choices = choices_of(base, list(texts))
     return [Tuning(base, name, choices, tuple(seeds), **options) for name in mechanisms]
 
 
-def tuned(folder, budget, *, workers=1, told=lambda trial: None, storage="tune.sqlite", **options):
-    """What was found, and all trials."""
+def tuned(
+    folder, budget, *, workers=1, on_trial=lambda trial: None, storage="tune.sqlite", **options
+):
+    """The results of tuning, and all trials of each study."""
     path = folder / storage
     with opened(path) as kept:
         studies = [Study(each, kept) for each in tunings(folder / "log", **options)]
         for study in studies:
             study.recover()
-        found = tune(studies, budget, path, workers, told=told)
-        return found, [study.trials() for study in studies]
+        results = tune(studies, budget, path, workers, on_trial=on_trial)
+        return results, [study.trials() for study in studies]
 
 
 def runs(folder):
@@ -155,29 +179,29 @@ class Stop(Exception):
 
 
 def stop_after(number):
-    """A listener that stops the tuner, as Ctrl-C would."""
-    seen = []
+    """A callback that stops tuning after so many trials, as Ctrl-C would."""
+    trials = []
 
-    def told(trial):
-        seen.append(trial)
-        if len(seen) == number:
+    def on_trial(trial):
+        trials.append(trial)
+        if len(trials) == number:
             raise Stop
 
-    return told
+    return on_trial
 
 
-# What is chosen
+# The choice
 
 
-def test_the_choice_is_the_best_on_validation_and_never_asks_the_test_data(tmp_path):
-    found, _ = tuned(tmp_path, 12, sampler="grid")
-    for each in found:
+def test_the_choice_is_the_best_on_validation_data_and_uses_no_test_data(tmp_path):
+    results, _ = tuned(tmp_path, 12, sampler="grid")
+    for each in results:
         assert each.best.settings == {"network.width": 3, "network.slope": 0.5}
         assert each.best.value == pytest.approx(0.9 * (1 - 0.5**4))
-    assert "the test data were asked" not in runs(tmp_path)
-    record = run(found[0].benchmark, "gat", 0)
-    assert record.metrics["test_accuracy"] < 0.2  # by the test data it would have been the last
-    assert runs(tmp_path)["the test data were asked"] == 1
+    assert "the test data were used" not in runs(tmp_path)
+    record = run(results[0].benchmark, "gat", 0)
+    assert record.metrics["test_accuracy"] < 0.2  # the worst on the test data
+    assert runs(tmp_path)["the test data were used"] == 1
 
 
 def test_validating_trains_as_a_run_does():
@@ -193,65 +217,118 @@ def test_validating_trains_as_a_run_does():
 
 def test_of_equal_trials_the_earliest_is_chosen(tmp_path):
     texts = ["heads=1,2,4", "width=4", "slope=0.5"]
-    [found], _ = tuned(tmp_path, 3, texts=texts, mechanisms=["gat"], sampler="grid")
-    assert len({trial.value for trial in found.trials}) == 1
-    assert found.best.number == 0
+    [result], _ = tuned(tmp_path, 3, texts=texts, mechanisms=["gat"], sampler="grid")
+    assert len({trial.value for trial in result.trials}) == 1
+    assert result.best.number == 0
 
 
 def test_a_diverged_trial_is_the_worst_and_no_error(tmp_path):
-    [found], [trials] = tuned(tmp_path, 20, texts=["width=1,9", "slope=0.5"], mechanisms=["gat"])
+    [result], [trials] = tuned(tmp_path, 20, texts=["width=1,9", "slope=0.5"], mechanisms=["gat"])
     diverged = [trial for trial in trials if trial.settings["network.width"] == 9]
     assert diverged
     assert all(trial.state == "complete" and trial.value == -math.inf for trial in diverged)
-    assert all(trial.seeds == (0,) for trial in diverged)  # the others could not mend it
-    assert found.best.settings["network.width"] == 1
+    assert all(trial.seeds == (0,) for trial in diverged)  # another seed can't improve the mean
+    assert result.best.settings["network.width"] == 1
 
 
-def test_where_all_diverge_the_answer_says_so(tmp_path):
-    [found], _ = tuned(tmp_path, 2, texts=["width=9", "slope=0"], mechanisms=["gat"])
-    assert found.best.value == -math.inf
+def test_if_all_trials_diverge_the_value_is_infinite(tmp_path):
+    [result], _ = tuned(tmp_path, 2, texts=["width=9", "slope=0"], mechanisms=["gat"])
+    assert result.best.value == -math.inf
 
 
-def test_trials_below_the_median_are_given_up_and_never_chosen(tmp_path):
+def test_trials_below_the_median_are_pruned_and_never_chosen(tmp_path):
     texts = ["width=1,2,3,4,5,6,7,8,10,11,12", "slope=0.5"]
     options = {"texts": texts, "fixed": ["max_rounds=10"], "sampler": "grid"}
-    [found], [trials] = tuned(tmp_path, 11, mechanisms=["gat"], **options)
+    [result], [trials] = tuned(tmp_path, 11, mechanisms=["gat"], **options)
     pruned = [trial for trial in trials if trial.state == "pruned"]
     complete = [trial for trial in trials if trial.state == "complete"]
     assert pruned
     assert len(complete) + len(pruned) == 11
     assert all(trial.rounds < 20 and trial.value is None for trial in pruned)
     assert all(trial.rounds == 20 and len(trial.values) == 2 for trial in complete)
-    assert found.best.settings["network.width"] == 3
-    assert found.best.value == max(trial.value for trial in complete)
-    assert told_of(found, TOY)["pruned"] == len(pruned)
+    assert result.best.settings["network.width"] == 3
+    assert result.best.value == max(trial.value for trial in complete)
+    assert summary_of(result, TOY)["pruned"] == len(pruned)
 
 
-def test_nothing_is_given_up_where_pruning_is_off(tmp_path):
+def test_nothing_is_pruned_if_pruning_is_off(tmp_path):
     _, [trials] = tuned(tmp_path, 12, mechanisms=["gat"], sampler="grid", prune=False)
     assert {trial.state for trial in trials} == {"complete"}
 
 
-def test_if_all_trials_were_given_up_a_sentence_says_so(tmp_path):
+def test_if_all_trials_were_pruned_there_is_no_best_one(tmp_path):
     with pytest.raises(ValueError, match="the 0 trials of gat were all given up"):
         _ = Tuned(tunings(tmp_path)[0], ()).best
 
 
-# Which points
+def test_a_lower_is_better_metric_is_minimised(tmp_path):
+    results, _ = tuned(tmp_path, 12, toy=TOY_ERROR, sampler="grid", prune=False)
+    for each in results:
+        assert each.best.settings == {"network.width": 3, "network.slope": 0.5}
+        assert each.best.value == pytest.approx(1 - 0.9 * (1 - 0.5**4))
+        assert each.best.value == min(trial.value for trial in each.trials)
+    record = run(results[0].benchmark, "gat", 0)
+    assert record.metrics["test_mean_absolute_error"] == pytest.approx(0.9)
 
 
-def test_the_grid_is_covered_once_and_alike_for_every_mechanism(tmp_path):
-    found, (first, second) = tuned(tmp_path, sys.maxsize, sampler="grid")
+def test_sampling_a_lower_is_better_metric_finds_the_same_points_as_its_opposite(tmp_path):
+    options = {"texts": ["width=1-8", "slope=0,0.2,0.4,0.5,0.6"], "mechanisms": ["gat"]}
+    chosen = {}
+    for toy in (TOY, TOY_ERROR):
+        folder = tmp_path / toy.task.measure
+        folder.mkdir()
+        [result], [trials] = tuned(folder, 20, toy=toy, **options)
+        chosen[toy.task.measure] = [(t.settings, t.state) for t in trials], result.best.settings
+    assert chosen["accuracy"] == chosen["error"]
+
+
+def test_trials_above_the_median_error_are_pruned(tmp_path):
+    texts = ["width=1,2,3,4,5,6,7,8,10,11,12", "slope=0.5"]
+    options = {"texts": texts, "fixed": ["max_rounds=10"], "sampler": "grid"}
+    [result], [trials] = tuned(tmp_path, 11, toy=TOY_ERROR, mechanisms=["gat"], **options)
+    complete = [trial.value for trial in trials if trial.state == "complete"]
+    assert "pruned" in {trial.state for trial in trials}
+    assert result.best.settings["network.width"] == 3
+    assert result.best.value == min(complete)
+
+
+def test_a_diverged_trial_has_an_infinite_error_and_is_never_chosen(tmp_path):
+    texts = ["width=1,9", "slope=0.5"]
+    options = {"texts": texts, "mechanisms": ["gat"], "sampler": "grid"}
+    [result], [trials] = tuned(tmp_path, 2, toy=TOY_ERROR, **options)
+    assert {t.settings["network.width"]: t.value == math.inf for t in trials} == {1: False, 9: True}
+    assert result.best.settings["network.width"] == 1
+
+
+def test_progress_shows_the_lowest_error_as_the_best(tmp_path, capsys):
+    path = tmp_path / "tune.sqlite"
+    with opened(path) as kept:
+        texts = ["width=1,3,2", "slope=0.5"]
+        options = {"texts": texts, "mechanisms": ["gat"], "sampler": "grid", "prune": False}
+        studies = [
+            Study(each, kept) for each in tunings(tmp_path / "log", toy=TOY_ERROR, **options)
+        ]
+        progress = TuningProgress(studies, 3)
+        [result] = tune(studies, 3, path, on_trial=progress.on_trial)
+    last = capsys.readouterr().err.splitlines()[-1]
+    assert f"best {result.best.value:.4f}; 3 of 3 trials" in last
+
+
+# Points of the grid
+
+
+def test_every_mechanism_tries_each_point_once_in_the_same_order(tmp_path):
+    results, (first, second) = tuned(tmp_path, sys.maxsize, sampler="grid")
     points = [tuple(trial.settings.values()) for trial in first]
     assert len(points) == 12
     assert set(points) == {(w, s) for w in (1, 2, 3, 4) for s in (0.0, 0.5, 1.0)}
     assert points != sorted(points)
     assert [trial.settings for trial in second] == [trial.settings for trial in first]
     assert set(runs(tmp_path).values()) == {1}
-    assert all(len(each.trials) == 12 for each in found)
+    assert all(len(each.trials) == 12 for each in results)
 
 
-def test_part_of_a_grid_is_the_first_of_its_shuffled_points(tmp_path):
+def test_a_smaller_budget_tries_the_first_of_the_shuffled_points(tmp_path):
     _, [some] = tuned(tmp_path, 5, mechanisms=["gat"], sampler="grid", prune=False)
     _, [all_] = tuned(tmp_path, 99, mechanisms=["gat"], sampler="grid", prune=False)
     assert all_[:5] == some
@@ -259,7 +336,7 @@ def test_part_of_a_grid_is_the_first_of_its_shuffled_points(tmp_path):
 
 
 @pytest.mark.parametrize("sampler", ["grid", "tpe"])
-def test_points_that_a_record_refuses_are_skipped_and_cost_no_budget(tmp_path, sampler):
+def test_points_that_the_settings_refuse_are_skipped_and_not_counted(tmp_path, sampler):
     texts = ["heads=1,2,3", "slope=0.5"]
     _, [trials] = tuned(tmp_path, 7, texts=texts, mechanisms=["gat"], sampler=sampler)
     assert sum(trial.counts for trial in trials) == 7
@@ -273,8 +350,8 @@ def test_points_that_a_record_refuses_are_skipped_and_cost_no_budget(tmp_path, s
 
 def test_a_point_that_is_proposed_again_is_not_run_again(tmp_path):
     texts = ["width=2,3", "slope=0.5"]
-    [found], [trials] = tuned(tmp_path, 8, texts=texts, mechanisms=["gat"], prune=False)
-    assert len(found.trials) == 8
+    [result], [trials] = tuned(tmp_path, 8, texts=texts, mechanisms=["gat"], prune=False)
+    assert len(result.trials) == 8
     assert set(runs(tmp_path).values()) == {1}
     for trial in trials:
         if trial.same_as is not None:
@@ -283,34 +360,35 @@ def test_a_point_that_is_proposed_again_is_not_run_again(tmp_path):
     assert sum(trial.same_as is None for trial in trials) == 2
 
 
-# Budgets, and going on
+# Budgets and resuming
 
 
-def test_mechanisms_have_had_the_same_budget_wherever_tuning_stops(tmp_path):
+def test_mechanisms_have_equal_budgets_wherever_tuning_stops(tmp_path):
     for number in (5, 3):
         with pytest.raises(Stop):
-            tuned(tmp_path, 12, told=stop_after(number))
-    found, (first, second) = tuned(tmp_path, 4)
+            tuned(tmp_path, 12, on_trial=stop_after(number))
+    results, (first, second) = tuned(tmp_path, 4)
     assert len(first) == len(second) == 4
-    assert [len(each.trials) for each in found] == [4, 4]
-    assert [t.settings for t in first] == [t.settings for t in second]  # no scores yet to part them
+    assert [len(each.trials) for each in results] == [4, 4]
+    # The sampler draws the first trials without looking at scores.
+    assert [t.settings for t in first] == [t.settings for t in second]
 
 
 def test_a_study_with_more_than_its_budget_is_judged_by_its_first_trials(tmp_path):
     tuned(tmp_path, 12, mechanisms=["gat"], sampler="grid")
-    found, (first, second) = tuned(tmp_path, 3, sampler="grid")
+    results, (first, second) = tuned(tmp_path, 3, sampler="grid")
     assert (len(first), len(second)) == (12, 3)
-    assert [len(each.trials) for each in found] == [3, 3]
-    assert found[0].best.settings == found[1].best.settings
+    assert [len(each.trials) for each in results] == [3, 3]
+    assert results[0].best.settings == results[1].best.settings
 
 
 @pytest.mark.parametrize("sampler", ["grid", "tpe"])
-def test_a_stopped_tuner_goes_on_as_if_it_never_stopped(tmp_path, sampler):
+def test_resumed_tuning_continues_as_if_it_had_never_stopped(tmp_path, sampler):
     wide = ["width=1-8", "slope=0,0.2,0.4,0.5,0.6"]
     options = {"texts": wide, "seeds": [0], "mechanisms": ["gat"], "sampler": sampler}
     for number in (4, 8):
         with pytest.raises(Stop):
-            tuned(tmp_path, 15, told=stop_after(number), **options)
+            tuned(tmp_path, 15, on_trial=stop_after(number), **options)
     in_parts, [trials] = tuned(tmp_path, 15, **options)
     assert set(runs(tmp_path).values()) == {1}
     (tmp_path / "whole").mkdir()
@@ -330,7 +408,7 @@ def test_other_settings_are_another_study(tmp_path):
         tunings(tmp_path, mechanisms=["gat"], prune=False),
     ]
     assert len({one.key, *(other.key for [other] in others)}) == 7
-    [same] = tunings(tmp_path, mechanisms=["gat"], fixed=["width=4"])  # it is searched anyway
+    [same] = tunings(tmp_path, mechanisms=["gat"], fixed=["width=4"])  # the grid replaces it
     assert same.key == one.key
 
 
@@ -343,7 +421,7 @@ if __name__ == "__main__":
 """
 
 
-def test_a_killed_tuner_loses_no_finished_trial(tmp_path):
+def test_killed_tuning_loses_no_finished_trial(tmp_path):
     workers = 2
     script = tmp_path / "script.py"
     script.write_text(SCRIPT)
@@ -356,7 +434,7 @@ def test_a_killed_tuner_loses_no_finished_trial(tmp_path):
         time.sleep(0.02)
     process.send_signal(signal.SIGKILL)
     process.wait()
-    time.sleep(1)  # workers see that their parent is gone
+    time.sleep(1)  # until the workers notice that their parent has ended
     with opened(tmp_path / "tune.sqlite") as kept:
         some = [
             Study(t, kept) for t in tunings(tmp_path / "log", fixed=["pause=0.02"], prune=False)
@@ -365,37 +443,37 @@ def test_a_killed_tuner_loses_no_finished_trial(tmp_path):
         assert sum(study.recover() for study in some) <= 2 * workers
     assert 2 <= len(finished) < 16
     before = runs(tmp_path)
-    found, both = tuned(tmp_path, 8, fixed=["pause=0.02"], prune=False)
-    assert [len(each.trials) for each in found] == [8, 8]
+    results, both = tuned(tmp_path, 8, fixed=["pause=0.02"], prune=False)
+    assert [len(each.trials) for each in results] == [8, 8]
     now = {(trial.mechanism, trial.number): trial for trials in both for trial in trials}
     for trial in finished:
         assert now[trial.mechanism, trial.number] == trial
         width, slope = trial.settings.values()
         for seed in trial.seeds:
-            run_of_it = f"{trial.mechanism} {width} {slope} 1 {seed}"
-            assert runs(tmp_path)[run_of_it] == before[run_of_it] == 1
+            line = f"{trial.mechanism} {width} {slope} 1 {seed}"
+            assert runs(tmp_path)[line] == before[line] == 1
 
 
-def test_two_workers_make_the_budget_and_no_more(tmp_path):
-    told = []
-    found, both = tuned(tmp_path, 9, workers=2, told=told.append, prune=False)
-    assert [len(each.trials) for each in found] == [9, 9]
+def test_two_workers_run_exactly_the_budget(tmp_path):
+    ended = []
+    results, both = tuned(tmp_path, 9, workers=2, on_trial=ended.append, prune=False)
+    assert [len(each.trials) for each in results] == [9, 9]
     assert all(trial.state == "complete" for trials in both for trial in trials)
-    assert sorted((t.mechanism, t.number) for t in told) == sorted(
+    assert sorted((t.mechanism, t.number) for t in ended) == sorted(
         (t.mechanism, t.number) for trials in both for t in trials
     )
     assert set(runs(tmp_path).values()) == {1}
 
 
-def test_one_tuner_at_a_time_uses_a_storage(tmp_path):
+def test_a_storage_is_used_by_one_process_at_a_time(tmp_path):
     path = tmp_path / "tune.sqlite"
-    with opened(path), pytest.raises(StoreError, match="in use by another tuner"), opened(path):
+    with opened(path), pytest.raises(StoreError, match="in use by another process"), opened(path):
         pass
     with opened(path):
         pass
 
 
-def test_ctrl_c_waits_for_what_must_not_be_left_half_done():
+def test_ctrl_c_waits_for_uninterrupted_work():
     done = []
 
     @uninterrupted()
@@ -415,7 +493,7 @@ def test_ctrl_c_waits_for_what_must_not_be_left_half_done():
     assert done
 
 
-# The command that runs it
+# The command that runs the chosen settings
 
 
 def test_the_command_means_exactly_the_chosen_settings(tmp_path):
@@ -425,15 +503,15 @@ def test_the_command_means_exactly_the_chosen_settings(tmp_path):
         name = each.tuning.mechanism
         assert words[:5] == ["dynagat", "run", "toy", "--mechanism", name]
         options = list(zip(words[5::2], words[6::2], strict=True))
-        told = {word: [value for each, value in options if each == word] for word, _ in options}
-        assert told["--seeds"] == ["2-6"]
-        asked = told["--set"], False, [name], told.get("--heads"), told["--seeds"]
-        jobs = _jobs(TOY, *asked, smoke=False, looks=None)
+        given = {word: [value for each, value in options if each == word] for word, _ in options}
+        assert given["--seeds"] == ["2-6"]
+        heads = tuple(map(int, given.get("--heads", ())))
+        jobs = jobs_of(TOY, Request(tuple(given["--set"]), (name,), heads))
         assert [job.key for job in jobs] == [each.benchmark.key(name, seed) for seed in TOY.seeds]
 
 
 @pytest.mark.parametrize("value", [True, False, 3, -3, 1e-05, 0.6, (), (10, 5), None])
-def test_a_value_can_be_read_from_its_text(value):
+def test_a_value_can_be_parsed_from_its_text(value):
     @dataclass(frozen=True)
     class Field:
         field: type(value)  # type: ignore[valid-type]
@@ -480,33 +558,33 @@ def test_tune_prints_commands_that_run(tmp_path):
     trials = [json.loads(line) for line in (tmp_path / "trials.jsonl").read_text().splitlines()]
     assert Counter(trial["mechanism"] for trial in trials) == {"gat": 4, "gatv2": 4}
     again = dynagat(*LOOKUP, "--sampler", "grid", "--json", cwd=tmp_path)
-    assert "8 of 8 trials are there already" in again.stderr
+    assert "8 of 8 trials are finished already" in again.stderr
     for line in again.stdout.splitlines():
-        told = json.loads(line)
-        assert f"  {told['command']}" in lines
-        words = [*shlex.split(told["command"])[1:], "--seeds", "0", "--json"]
+        summary = json.loads(line)
+        assert f"  {summary['command']}" in lines
+        words = [*shlex.split(summary["command"])[1:], "--seeds", "0", "--json"]
         words.remove("--seeds")
         words.remove("0-2")
         record = json.loads(dynagat(*words, cwd=tmp_path).stdout)
-        assert record["heads"] == told["settings"]["network.heads"]
-        assert record["settings"]["schedule"]["lr"] == told["settings"]["schedule.lr"]
-        assert record["metrics"]["valid_accuracy"] == pytest.approx(told["valid"], abs=1e-4)
+        assert record["heads"] == summary["settings"]["network.heads"]
+        assert record["settings"]["schedule"]["lr"] == summary["settings"]["schedule.lr"]
+        assert record["metrics"]["valid_accuracy"] == pytest.approx(summary["valid"], abs=1e-4)
 
 
-def test_without_heads_in_the_grid_they_are_the_first_that_the_benchmark_has(tmp_path):
+def test_heads_that_are_not_searched_are_the_first_that_the_benchmark_compares(tmp_path):
     words = ["tune", "dictionary-lookup", "--smoke", "--search", "dim=8", "--trials", "1"]
-    told = dynagat(*words, "--mechanism", "gat", cwd=tmp_path).stdout
-    assert "dynagat run dictionary-lookup --mechanism gat --heads 1 --set k=5 --set dim=8" in told
-    told = dynagat(*words, "--mechanism", "gatv2", cwd=tmp_path).stdout
-    assert "dynagat run dictionary-lookup --mechanism gatv2 --set k=5 --set dim=8" in told
+    text = dynagat(*words, "--mechanism", "gat", cwd=tmp_path).stdout
+    assert "dynagat run dictionary-lookup --mechanism gat --heads 1 --set k=5 --set dim=8" in text
+    text = dynagat(*words, "--mechanism", "gatv2", cwd=tmp_path).stdout
+    assert "dynagat run dictionary-lookup --mechanism gatv2 --set k=5 --set dim=8" in text
     words += ["--set", "heads=4", "--mechanism", "gat"]
     assert "--mechanism gat --heads 4 --set k=5" in dynagat(*words, cwd=tmp_path).stdout
 
 
-def test_ctrl_c_says_how_to_go_on(tmp_path):
+def test_ctrl_c_says_how_to_continue(tmp_path):
     rates = ",".join(f"0.{number:03}" for number in range(1, 400))
     words = [*LOOKUP, "--search", f"lr={rates}", "--trials", "300", "--workers", "2"]
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # else the child inherits it
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # the child inherits it
     try:
         command, pipe = [sys.executable, "-m", "dynagat", *words], subprocess.PIPE
         child = subprocess.Popen(command, cwd=tmp_path, stderr=pipe, stdout=pipe, text=True)
@@ -519,7 +597,7 @@ def test_ctrl_c_says_how_to_go_on(tmp_path):
     out, err = child.communicate(timeout=30)
     assert child.returncode == 130, err
     assert out == ""
-    assert "finished trials are in tune.sqlite. The same command goes on:" in err
+    assert "finished trials are in tune.sqlite. The same command continues:" in err
     assert "dynagat tune dictionary-lookup --smoke" in err
     assert "Traceback" not in err
 
@@ -529,7 +607,7 @@ GRID = ["--sampler", "grid", "--seeds", "0", "--set", "max_rounds=1", "--mechani
 
 
 @pytest.mark.parametrize(
-    ("words", "sentence"),
+    ("words", "message"),
     [
         (["dictionary"], "there is no benchmark 'dictionary'"),
         (["dictionary-lookup"], "dictionary-lookup has no grid to search; name one"),
@@ -554,27 +632,27 @@ GRID = ["--sampler", "grid", "--seeds", "0", "--set", "max_rounds=1", "--mechani
         (["dictionary-lookup", *LR, "--storage", "."], "storage . is a folder, not a file"),
         (["dictionary-lookup", *LR, "--storage", "text"], "text can't be used: file is not"),
         (["dictionary-lookup", *LR, "--storage", "other"], "other is a database of another"),
-        (["own-graph"], "the data of own-graph are not there: name one: --set graph=NAME"),
+        (["own-graph"], "the data of own-graph are missing: name a graph: --set graph=NAME"),
         (
             ["dictionary-lookup", "--search", "k=3", "--set", "valid_share=0.01", *GRID],
-            "gatv2 with data.k=3: k=3 has too few graphs: none is left for",
+            "gatv2 with data.k=3: k=3 has too few graphs: none are left for",
         ),
     ],
 )  # fmt: skip
-def test_bad_input_is_answered_in_a_sentence(tmp_path, words, sentence):
-    (tmp_path / "text").write_text("no database, but long enough to look at" * 100)
+def test_bad_input_is_refused_in_one_sentence(tmp_path, words, message):
+    (tmp_path / "text").write_text("no database, but longer than the header of one" * 100)
     with sqlite3.connect(tmp_path / "other") as database:
         database.execute("CREATE TABLE song (title TEXT)")
     database.close()
     done = dynagat("tune", *words, cwd=tmp_path, code=2)
     assert done.stdout == ""
-    *said, answer = done.stderr.strip().splitlines()
-    assert answer.startswith("dynagat: ")
-    assert sentence in answer
-    assert all("each point is tried once" in line for line in said)
+    *notes, last = done.stderr.strip().splitlines()
+    assert last.startswith("dynagat: ")
+    assert message in last
+    assert all("each point is tried once" in line for line in notes)
 
 
-def test_trials_of_successive_numbers_are_drawn_unlike(tmp_path):
+def test_consecutive_trials_are_drawn_differently(tmp_path):
     _, [trials] = tuned(
         tmp_path, 8, texts=["width=1-8", "slope=0,0.1,0.2,0.3"], mechanisms=["gat"], seeds=[0]
     )

@@ -1,4 +1,4 @@
-"""Entry point of `dynagat` and `python -m dynagat`: start the command line if it is installed."""
+"""The entry of `dynagat` and `python -m dynagat`: the command line, if its packages are there."""
 
 import sys
 
@@ -9,7 +9,8 @@ def main() -> None:
     except ModuleNotFoundError as error:
         if (error.name or "dynagat").startswith("dynagat"):
             raise
-        sys.exit(f"dynagat: the command line needs {error.name}; run: pip install 'dynagat[suite]'")
+        hint = "pip install 'dynagat[suite]' installs it"
+        sys.exit(f"dynagat: the command line needs {error.name}; {hint}")
     app(prog_name="dynagat")
 
 

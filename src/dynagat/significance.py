@@ -1,7 +1,8 @@
 """Is one mechanism better than another? The tests behind the paper's p-values, and stricter ones.
 
-The paper names no test. To rounding, each p it prints is `student(gatv2, gat, "greater")` of the
-printed means and deviations (`"less"` for errors): tests/test_significance.py recomputes them all.
+The paper does not name its test. Up to rounding, each p that it prints is that of
+`student(gatv2, gat, "greater")` for the printed means and standard deviations (`"less"` for
+errors): tests/test_significance.py recomputes them all.
 """
 
 from __future__ import annotations
@@ -39,18 +40,18 @@ class Sample:
 
     @classmethod
     def of(cls, values: Iterable[float], name: str = "values") -> Sample:
-        """The summary of single runs. A diverged run is the caller's to score: nan is no value."""
+        """Summary of single runs. The caller must score diverged runs: nan is refused."""
         runs = _finite(values, name)
-        # statistics sums exactly where numpy rounds, so that equal runs have a deviation of just 0
+        # statistics sums exactly, so that equal runs have a standard deviation of exactly 0
         std = statistics.stdev(runs) if len(runs) > 1 else math.nan
         return cls(statistics.mean(runs), std, len(runs))
 
     @classmethod
     def from_population(cls, mean: float, std: float, n: int) -> Sample:
-        """std √(n / (n - 1)): from a deviation that was divided by n, as numpy's is.
+        """std √(n / (n - 1)): from a standard deviation that was divided by n, like numpy's.
 
-        The paper's code prints such deviations for proteins, QM9 and VarMisuse. Yet its p-values
-        read every printed deviation as Sample's: converting first contradicts five of them.
+        The paper's code prints such standard deviations for proteins, QM9 and VarMisuse. Yet its
+        p-values read every printed one as Sample's: converting first contradicts five of them.
         """
         printed = cls(mean, math.nan if n == 1 else std, n)
         return replace(printed, std=printed.std * math.sqrt(n / (n - 1))) if n > 1 else printed
@@ -59,9 +60,9 @@ class Sample:
 def student(a: Sample, b: Sample, alternative: Alternative = "greater") -> float:
     """p of t = (mean_a - mean_b) / (s √(1/n_a + 1/n_b)), where s pools both deviations
 
-    `"greater"` asks whether a's mean is above b's. One run against others has no p: nan.
-    Equal means are t = 0 whatever the deviations, 0 included: p = 1, or 1/2 on either side.
-    Means that differ while no run does are t = ±∞: p = 0, or 1 on the wrong side.
+    `"greater"` tests whether a's mean is above b's. The p of a single run is nan.
+    Equal means have t = 0 whatever the standard deviations: p = 1 two-sided, 1/2 one-sided.
+    Different means with standard deviations of 0 have t = ±∞: p = 0, or 1 on the wrong side.
     """
     return _two_sample(a, b, alternative, equal_var=True)
 
@@ -74,7 +75,7 @@ def welch(a: Sample, b: Sample, alternative: Alternative = "greater") -> float:
 def paired(
     values_a: Sequence[float], values_b: Sequence[float], alternative: Alternative = "greater"
 ) -> float:
-    """p of t = mean(d) / (std(d) / √n),  d = a - b, which the caller matched; as `student`"""
+    """p of t = mean(d) / (std(d) / √n),  d = a - b, matched by the caller; else as `student`"""
     _check_alternative(alternative)
     runs_a, runs_b = _finite(values_a, "values_a"), _finite(values_b, "values_b")
     if len(runs_a) != len(runs_b):
@@ -84,7 +85,7 @@ def paired(
     if len(runs_a) < 2:
         raise ValueError(f"values_a must hold at least two runs to pair, but holds {len(runs_a)}")
     d = Sample.of([x - y for x, y in zip(runs_a, runs_b, strict=True)])
-    # not scipy's ttest_rel: where all d are equal up to rounding it warns
+    # scipy's ttest_rel warns where all d are equal up to rounding
     t = _ratio(d.mean, d.std / math.sqrt(d.n))
     if alternative == "two-sided":
         return float(2 * stats.t.sf(abs(t), d.n - 1))
@@ -94,8 +95,8 @@ def paired(
 def effect_size(a: Sample, b: Sample) -> float:
     """Hedges' g = J (mean_a - mean_b) / s,  J = Γ(m/2) / (√(m/2) Γ((m - 1)/2)),  m = n_a + n_b - 2
 
-    s pools both deviations as in `student`; J takes away the bias of few runs. nan for one run,
-    ±∞ for means that differ while no run does.
+    s pools both standard deviations as in `student`; J corrects the bias of few runs. nan for a
+    single run, ±∞ for different means with standard deviations of 0.
     """
     if min(a.n, b.n) < 2:
         return math.nan
@@ -108,7 +109,7 @@ def effect_size(a: Sample, b: Sample) -> float:
 def bootstrap_interval(
     values: Sequence[float], confidence: float = 0.95, resamples: int = 10_000, seed: int = 0
 ) -> tuple[float, float]:
-    """Where the mean lies: BCa bootstrap; the plain percentiles where BCa has no answer
+    """Confidence interval of the mean: BCa bootstrap, or percentiles where BCa is undefined
 
     Equal values v give (v, v), a single value gives (nan, nan).
     """
@@ -130,7 +131,7 @@ def bootstrap_interval(
 def holm(p_values: Sequence[float]) -> list[float]:
     """adjusted_(k) = max over i ≤ k of min(1, (m - i + 1) p_(i)), for p_(1) ≤ ... ≤ p_(m)
 
-    In the order given; a nan stays nan and does not count towards m.
+    In the order given. A nan stays nan and does not count towards m.
     """
     for p in p_values:
         if not (math.isnan(p) or 0 <= p <= 1):
@@ -145,15 +146,15 @@ def holm(p_values: Sequence[float]) -> list[float]:
 
 @dataclass(frozen=True)
 class PValue:
-    """One test's answers to "is ours better?" and to "do they differ?"."""
+    """p of one test: that ours is better (one-sided), and that they differ (two-sided)."""
 
     one_sided: float
     two_sided: float
 
 
 @dataclass(frozen=True)
-class Comparison:
-    """difference = ours.mean - other.mean, in the metric's own sign, as is effect_size"""
+class Contrast:
+    """All tests of one mechanism against another; difference = ours.mean - other.mean"""
 
     ours: Sample
     other: Sample
@@ -161,18 +162,18 @@ class Comparison:
     effect_size: float
     student: PValue
     welch: PValue
-    paired: PValue | None  # None where fewer than two seeds are shared
+    paired: PValue | None  # None if they share fewer than two seeds
 
 
-def compare(
+def contrast(
     a: Mapping[int, float], b: Mapping[int, float], higher_is_better: bool = True
-) -> Comparison:
-    """All tests of ours, a, against the other, b: {seed: metric} each; paired on shared seeds."""
+) -> Contrast:
+    """All tests of a, ours, against b: {seed: metric} each; paired on the seeds they share."""
     ours, other = Sample.of(a.values(), "a"), Sample.of(b.values(), "b")
     better: Alternative = "greater" if higher_is_better else "less"
     seeds = sorted(a.keys() & b.keys())
     pair = [a[seed] for seed in seeds], [b[seed] for seed in seeds]
-    return Comparison(
+    return Contrast(
         ours,
         other,
         difference=ours.mean - other.mean,
@@ -187,7 +188,7 @@ def _two_sample(a: Sample, b: Sample, alternative: Alternative, equal_var: bool)
     _check_alternative(alternative)
     if min(a.n, b.n) < 2:
         return math.nan
-    if a.mean == b.mean:  # scipy divides 0 by 0 where the deviations are 0 as well
+    if a.mean == b.mean:  # scipy divides 0 by 0 if the standard deviations are 0 as well
         return 1.0 if alternative == "two-sided" else 0.5
     moments = a.mean, a.std, a.n, b.mean, b.std, b.n
     return float(stats.ttest_ind_from_stats(*moments, equal_var, alternative).pvalue)
@@ -196,7 +197,7 @@ def _two_sample(a: Sample, b: Sample, alternative: Alternative, equal_var: bool)
 def _bootstrap(
     runs: list[float], confidence: float, resamples: int, seed: int, method: str
 ) -> tuple[float, float]:
-    with warnings.catch_warnings():  # what scipy would say is that BCa has no answer: it gives nan
+    with warnings.catch_warnings():  # scipy warns that BCa is undefined, and gives nan
         warnings.simplefilter("ignore")
         low, high = stats.bootstrap(
             (runs,),
@@ -210,7 +211,7 @@ def _bootstrap(
 
 
 def _ratio(x: float, scale: float) -> float:
-    """x / scale, where a scale of 0 leaves 0 for x = 0 and ±∞ otherwise."""
+    """x / scale; with a scale of 0, it is 0 for x = 0 and ±∞ otherwise."""
     if x == 0:
         return 0.0
     return x / scale if scale > 0 else math.copysign(math.inf, x)

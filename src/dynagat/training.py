@@ -1,7 +1,7 @@
-"""fit: rounds of optimiser steps, each followed by a look at the validation data.
+"""fit: the one training loop. Each round of optimiser steps ends with a validation score.
 
-The one loop of all benchmarks. What it trains on is a `Task`; how long, a `Schedule`; what came of
-it, an `Outcome`. Nothing here draws from a global generator.
+A `Task` says what is trained on, a `Schedule` how long; the result is an `Outcome`. Random numbers
+come from the generator that is passed in, never from a global one.
 """
 
 from __future__ import annotations
@@ -16,54 +16,65 @@ from typing import Any, Literal, Protocol
 import torch
 from torch import Tensor, nn
 
+from dynagat.metrics import Metric
+
 
 class Task(Protocol):
-    """What to learn: training batches, their loss, and the score of a part of the data."""
+    """What to learn: training batches, their loss, and a score on each part of the data."""
+
+    @property
+    def metric(self) -> Metric:
+        """The metric of the scores."""
+        ...
 
     def batches(self, generator: torch.Generator) -> Iterator[Any]:
-        """One pass over the training data, in an order of the generator's."""
+        """One epoch of training batches, shuffled by the generator."""
         ...
 
     def loss(self, network: nn.Module, batch: Any) -> tuple[Tensor, float]:
-        """The batch's mean loss, and its score."""
+        """Mean loss of a batch, and its score."""
         ...
 
     def score(self, network: nn.Module, part: str) -> float:
-        """How good the network is on "train", "valid" or "test"; more is better."""
+        """Score of the network on "train", "valid" or "test"."""
         ...
+
+
+# For fields that were added after records existed: records leave them out at their default, so
+# that old keys stay valid. See experiment.settings.
+ADDED_LATER: Any = {"added_later": True}
 
 
 @dataclass(frozen=True)
 class Schedule:
-    """Adam; the learning rate falls, and training ends, when the validation score stands still.
+    """How long to train. Early stopping and the learning rate follow the validation score.
 
-    A round is `round_passes` passes over the training data, and as many more as it takes to make
-    `round_steps` steps; each ends with an evaluation, but for the first `silent_rounds`.
+    A round is `round_passes` epochs, and as many more as `round_steps` optimiser steps need. Each
+    round ends with an evaluation, except the first `silent_rounds`.
 
-    A run has failed if the mean loss of no round was within `loss_limit` when `limit_rounds` are
-    over or patience is; if limit_rounds is 0, that of the last round decides. It ends there. So it
-    has if patience is over before `failed_before` rounds are.
+    With a `loss_limit`, a run fails if no round's mean loss is within the limit by round
+    `limit_rounds`, or by the time patience runs out; with limit_rounds = 0 only the last round
+    counts. A run also fails if patience runs out before round `failed_before`.
     """
 
     lr: float = 1e-3
     batch_size: int = 1024
-    clip: float = 1.0  # the largest norm of the gradient; 0: any
+    clip: float = 1.0  # maximum norm of the gradient; 0: no clipping
     round_passes: int = 1
     round_steps: int = 1
     max_rounds: int = 100
-    patience: int = 20  # rounds without a better score before the end
-    lr_patience: int = 10  # rounds without a better score before the rate falls
+    patience: int = 20  # rounds without a better score before training stops
+    lr_patience: int = 10  # rounds without a better score before the learning rate drops
     lr_factor: float = 0.5
-    min_gain: float = 1e-4  # what counts as better
-    stop_at: float = 1.0  # the score that can't be beaten
-    # Those marked "later" came when there were records: see settings.as_dict.
-    weight_decay: float = field(default=0.0, metadata={"later": True})
-    min_rounds: int = field(default=0, metadata={"later": True})  # before patience may end it
-    silent_rounds: int = field(default=0, metadata={"later": True})
-    loss_limit: float | None = field(default=None, metadata={"later": True})
-    limit_rounds: int = field(default=0, metadata={"later": True})
-    failed_before: int = field(default=0, metadata={"later": True})
-    optimizer: Literal["adam", "adamw"] = field(default="adam", metadata={"later": True})
+    min_gain: float = 1e-4  # a score is better if it improves by more than this
+    stop_at: float = 1.0  # training stops at this score; set it to 0 for an error
+    weight_decay: float = field(default=0.0, metadata=ADDED_LATER)
+    min_rounds: int = field(default=0, metadata=ADDED_LATER)  # before patience can run out
+    silent_rounds: int = field(default=0, metadata=ADDED_LATER)
+    loss_limit: float | None = field(default=None, metadata=ADDED_LATER)
+    limit_rounds: int = field(default=0, metadata=ADDED_LATER)
+    failed_before: int = field(default=0, metadata=ADDED_LATER)
+    optimizer: Literal["adam", "adamw"] = field(default="adam", metadata=ADDED_LATER)
 
     def __post_init__(self) -> None:
         for name in ("lr", "batch_size", "round_passes", "round_steps", "max_rounds"):
@@ -76,19 +87,19 @@ class Schedule:
         if not 0 < self.lr_factor < 1:
             raise ValueError(f"lr_factor must lie between 0 and 1, but is {self.lr_factor}")
         if self.silent_rounds >= self.max_rounds:
-            given = f"{self.silent_rounds}"
             raise ValueError(
-                f"silent_rounds must be below {self.max_rounds} rounds, but is {given}"
+                f"silent_rounds must be below max_rounds={self.max_rounds}, "
+                f"but is {self.silent_rounds}"
             )
 
-    def of(self, mechanism: str) -> Schedule:
-        """That of one mechanism, where they differ."""
+    def for_mechanism(self, mechanism: str) -> Schedule:
+        """The schedule of one mechanism; some benchmarks train mechanisms differently."""
         return self
 
 
 @dataclass(frozen=True)
 class Round:
-    """What is seen after a round: the running means of its steps, and the validation score."""
+    """One round: mean loss and score of its training steps, and the validation score."""
 
     round: int
     step: int
@@ -100,14 +111,14 @@ class Round:
 
 @dataclass(frozen=True, eq=False)
 class Outcome:
-    """The way, its best round, and the weights after that round and after the last."""
+    """All rounds, the best one, and the weights after the best and after the last round."""
 
     history: tuple[Round, ...]
     best: Round
     best_state: Mapping[str, Tensor]
     last_state: Mapping[str, Tensor]
     ended: str  # "perfect", "patience", "budget", "failed" or "diverged"
-    seconds: tuple[tuple[float, float], ...] = ()  # of each round, its training and evaluation
+    seconds: tuple[tuple[float, float], ...] = ()  # training and evaluation time of each round
 
 
 def fit(
@@ -117,14 +128,15 @@ def fit(
     generator: torch.Generator,
     watch: Callable[[Round], None] = lambda _: None,
 ) -> Outcome:
-    """Train until the score is perfect, stands still or is no number, or the rounds are used up."""
-    kinds = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW}
-    optimizer = kinds[schedule.optimizer](
+    """Train until the score is perfect, patience runs out, the loss diverges, or rounds run out."""
+    metric = task.metric
+    optimizers = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW}
+    optimizer = optimizers[schedule.optimizer](
         list(network.parameters()), schedule.lr, weight_decay=schedule.weight_decay
     )
-    falling = torch.optim.lr_scheduler.ReduceLROnPlateau(
+    plateau = torch.optim.lr_scheduler.ReduceLROnPlateau(
         optimizer,
-        mode="max",
+        mode="max" if metric.higher_is_better else "min",
         factor=schedule.lr_factor,
         patience=schedule.lr_patience,
         threshold=schedule.min_gain,
@@ -134,25 +146,30 @@ def fit(
     seconds: list[tuple[float, float]] = []
     best, best_state, step = None, {}, 0
     while True:
-        lr, began = optimizer.param_groups[0]["lr"], time.perf_counter()
+        lr, started = optimizer.param_groups[0]["lr"], time.perf_counter()
         steps, loss, train = _train_round(network, task, schedule, optimizer, generator)
         step, trained = step + steps, time.perf_counter()
         is_silent = len(history) < schedule.silent_rounds or not math.isfinite(loss)
         valid = math.nan if is_silent else task.score(network, "valid")
-        seconds.append((trained - began, time.perf_counter() - trained))
+        seconds.append((trained - started, time.perf_counter() - trained))
         here = Round(len(history) + 1, step, loss, train, valid, lr)
         history.append(here)
         watch(here)
-        is_perfect = valid >= schedule.stop_at  # however small the gain
-        enough = -math.inf if best is None else best.valid + schedule.min_gain
-        if best is None or is_perfect or math.isnan(enough) or valid > enough:
+        if best is None or _is_better(here, best, schedule, metric):
             best, best_state = here, _state(network)
         if not is_silent:
-            falling.step(valid)
-        ended = _end(history, best, schedule)
+            plateau.step(valid)
+        ended = _end(history, best, schedule, metric)
         if ended:
             last = _state(network)
             return Outcome(tuple(history), best, best_state, last, ended, tuple(seconds))
+
+
+def _is_better(here: Round, best: Round, schedule: Schedule, metric: Metric) -> bool:
+    """A perfect score counts however small the gain, and any round beats one without a score."""
+    if metric.reaches(here.valid, schedule.stop_at) or math.isnan(best.valid):
+        return True
+    return metric.is_gain(here.valid, best.valid, schedule.min_gain)
 
 
 def _train_round(
@@ -162,7 +179,7 @@ def _train_round(
     optimizer: torch.optim.Optimizer,
     generator: torch.Generator,
 ) -> tuple[int, float, float]:
-    """The number of steps, and the means of their losses and scores."""
+    """Number of steps, and the means of their losses and scores."""
     network.train()
     losses, scores, passes = [], [], 0
     while passes < schedule.round_passes or len(losses) < schedule.round_steps:
@@ -179,11 +196,12 @@ def _train_round(
     return len(losses), float(torch.stack(losses).mean()), sum(scores) / len(scores)
 
 
-def _end(history: list[Round], best: Round, schedule: Schedule) -> str:
+def _end(history: list[Round], best: Round, schedule: Schedule, metric: Metric) -> str:
+    """Why training ends after this round; empty if it goes on."""
     here = history[-1]
     if not math.isfinite(here.loss):
         return "diverged"
-    if best.valid >= schedule.stop_at:
+    if metric.reaches(best.valid, schedule.stop_at):
         return "perfect"
     waited = here.round - max(best.round, schedule.silent_rounds)
     if waited >= schedule.patience and here.round >= schedule.min_rounds:

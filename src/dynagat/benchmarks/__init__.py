@@ -1,4 +1,4 @@
-"""The benchmarks of the paper, one declarative file each; and the same on a graph of one's own."""
+"""The benchmarks of the paper, one declarative file or folder each; and those on any graph."""
 
 from dynagat.benchmarks.dictionary_lookup import DICTIONARY_LOOKUP
 from dynagat.benchmarks.edge_noise import EDGE_NOISE
@@ -27,7 +27,7 @@ BENCHMARKS: dict[str, Benchmark] = {
 
 
 def find(name: str) -> Benchmark:
-    """By its name, or a sentence with the names there are."""
+    """A benchmark by its name."""
     known = {**BENCHMARKS, OWN_GRAPH.name: OWN_GRAPH}
     if name not in known:
         raise ValueError(f"there is no benchmark {name!r}; there are {', '.join(known)}")

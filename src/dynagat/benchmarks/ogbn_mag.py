@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from dynagat.benchmarks.nodes import NodeData, NodeTask, StackS, percents
-from dynagat.benchmarks.ogbn_arxiv import CAVEATS, MECHANISMS, sampled_grid
+from dynagat.benchmarks.node_data import NodeData
+from dynagat.benchmarks.ogbn_arxiv import CAVEATS, OGB_MECHANISMS, sampled_grid
+from dynagat.benchmarks.stacks import ResidualStack
 from dynagat.data.catalog import load
 from dynagat.data.store import GraphData
-from dynagat.experiment import Benchmark, departure
+from dynagat.experiment import Benchmark, Published, departure
+from dynagat.metrics import ACCURACY
+from dynagat.prediction.nodes import NodeTask
 from dynagat.training import Schedule
 
 
@@ -38,14 +41,14 @@ TABLE_1 = {
     ("gatv2", 1): (32.61, 0.44),
     ("gatv2", 8): (32.52, 0.39),
 }
-LEADERBOARD = {("gcn", 1): (30.43, 0.25), ("sage", 1): (31.53, 0.15)}
+OGB_LEADERBOARD = {("gcn", 1): (30.43, 0.25), ("sage", 1): (31.53, 0.15)}
 
 OGBN_MAG = Benchmark(
     name="ogbn-mag",
     title="ogbn-mag: the venue of 736,389 papers",
-    source="Table 1",
+    source="Table 1 of the paper",
     data=MagData("ogbn-mag"),
-    network=StackS(layers=2, dropout=0.5),  # D15: of two layers none is in the middle
+    network=ResidualStack(layers=2, dropout=0.5),  # D15: two layers have no middle one
     task=MagTask(),
     schedule=Schedule(
         lr=0.01,
@@ -56,13 +59,15 @@ OGBN_MAG = Benchmark(
         lr_patience=100,
         min_gain=0.0,
     ),
-    mechanisms=MECHANISMS,
+    mechanisms=OGB_MECHANISMS,
     seeds=range(10),  # D33
-    metric="test_accuracy",
+    metric=ACCURACY.on("test"),
     smoke=("max_rounds=1",),
     published=(
-        *percents("Table 1", TABLE_1, "test_accuracy", 10, features="own"),
-        *percents("OGB's leaderboard", LEADERBOARD, "test_accuracy", 10, features="own"),
+        *Published.from_percents("Table 1", TABLE_1, ACCURACY.on("test"), 10, features="own"),
+        *Published.from_percents(
+            "OGB's leaderboard", OGB_LEADERBOARD, ACCURACY.on("test"), 10, features="own"
+        ),
     ),
     search=sampled_grid(10),
     microscope="glance",

@@ -1,17 +1,24 @@
 """Node prediction on any stored graph: what `dynagat compare` runs for each mechanism and seed.
 
-Every mechanism stands in the same network (nn/network.py), on the same nodes, split and seeds.
+All mechanisms use the same network, nodes, split and seeds.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import final
 
-from dynagat.benchmarks.nodes import NodeProblem, NodeTask, check_network, problem_of
+from torch import nn
+
+from dynagat.benchmarks.stacks import Stack, layer_shapes
 from dynagat.data.arrays import fingerprint
 from dynagat.data.store import find_folder, open_graph
 from dynagat.experiment import Benchmark
-from dynagat.nn.network import Network, make_network
+from dynagat.metrics import ACCURACY
+from dynagat.nn.dropout import Dropout
+from dynagat.nn.linear import Linear
+from dynagat.nn.network import Layer, Network, make_conv
+from dynagat.prediction.nodes import NodeProblem, NodeTask, node_problem
 from dynagat.training import Schedule
 
 HEADS = 8
@@ -19,9 +26,9 @@ HEADS = 8
 
 @dataclass(frozen=True)
 class StoredGraph:
-    """Which graph. `content` is its fingerprint: a run belongs to what is in the folder."""
+    """Which graph. `content` is its fingerprint: a run belongs to the content of the folder."""
 
-    graph: str = ""  # a folder, or a name in the store
+    graph: str = ""  # a folder, or a name in the graph store
     content: str = ""
     self_loops: bool = True
 
@@ -30,16 +37,22 @@ class StoredGraph:
             raise ValueError(self.missing())
         data = open_graph(self.graph)
         if self.content and fingerprint(find_folder(self.graph)) != self.content:
-            raise ValueError(f"graph {self.graph} is no longer the one that was compared on")
-        return problem_of(data, self.self_loops)
+            raise ValueError(f"graph {self.graph} has changed since it was compared on")
+        return node_problem(data, self.self_loops)
 
     def missing(self) -> str | None:
-        return None if self.graph else "name one: --set graph=NAME; `dynagat data list` has names"
+        if self.graph:
+            return None
+        return "name a graph: --set graph=NAME; `dynagat data list` has the names"
 
 
+@final
 @dataclass(frozen=True)
-class NodeNetwork:
-    """See `make_network`."""
+class NodeNetwork(Stack):
+    """x ← dropout(ReLU(LayerNorm(conv(x) + W x))), and conv(x) + W x in the last layer
+
+    The last layer has one head. `skip` and `norm` can be left out.
+    """
 
     dim: int = 64
     heads: int = HEADS
@@ -50,20 +63,32 @@ class NodeNetwork:
     skip: bool = True
     norm: bool = True
 
-    def __post_init__(self) -> None:
-        check_network(self)
+    def build(self, problem: NodeProblem, mechanism: str) -> Network:
+        return self.with_widths(mechanism, problem.x.shape[1], problem.out_dim)
 
-    def build(self, data: NodeProblem, mechanism: str) -> Network:
-        return self.of_widths(mechanism, data.x.shape[1], data.out_dim)
-
-    def of_widths(self, mechanism: str, in_dim: int, out_dim: int) -> Network:
-        return make_network(mechanism, in_dim, out_dim, **vars(self))
+    def with_widths(self, mechanism: str, in_dim: int, out_dim: int) -> Network:
+        options = {"bias": True, "share_weights": False, "dropout": self.attention_dropout}
+        conv = make_conv(mechanism, **options)
+        widths, layers = [in_dim, *[self.dim] * (self.layers - 1), out_dim], []
+        for shape in layer_shapes(widths, self.heads, last_heads=1):
+            width, out = shape.width, shape.out
+            norm: list[nn.Module] = [nn.LayerNorm(out)] if self.norm else []
+            after = nn.Sequential(*norm, nn.ReLU(), Dropout(self.dropout))
+            layers.append(
+                Layer(
+                    conv(width, out, shape.heads),
+                    before=None if layers else Dropout(self.feature_dropout),
+                    skip=Linear(width, out, bias=False) if self.skip else None,
+                    after=None if shape.position == "last" else after,
+                )
+            )
+        return Network(layers)
 
 
 OWN_GRAPH = Benchmark(
     name="own-graph",
     title="Node prediction on a stored graph: --set graph=NAME",
-    source="yours",
+    source="Your own graph",
     data=StoredGraph(),
     network=NodeNetwork(),
     task=NodeTask(),
@@ -78,7 +103,7 @@ OWN_GRAPH = Benchmark(
     ),
     mechanisms={"gcn": (1,), "gat": (HEADS,), "gatv2": (HEADS,), "dpgat": (HEADS,)},
     seeds=range(5),
-    metric="test_accuracy",
+    metric=ACCURACY.on("test"),
     smoke=("max_rounds=3",),
     search={
         "dim": (32, 64, 128),

@@ -5,6 +5,9 @@ import typer
 from dynagat.cli.benchmarks import add_benchmarks
 from dynagat.cli.data import data_app
 from dynagat.cli.graphs import add_graphs
+from dynagat.cli.inspect import inspect
+from dynagat.cli.records import records_app
+from dynagat.cli.theory import theory
 from dynagat.cli.tuning import tune
 
 app = typer.Typer(
@@ -16,4 +19,6 @@ app = typer.Typer(
 add_graphs(app)
 app.add_typer(data_app, name="data")
 add_benchmarks(app)
-app.command()(tune)
+for command in (tune, inspect, theory):
+    app.command()(command)
+app.add_typer(records_app, name="records")

@@ -1,4 +1,4 @@
-"""dynagat data: the graphs that are stored or known; get them, import one's own, describe them."""
+"""dynagat data: list, get, import, describe and remove graphs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import typer
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
 from rich.table import Table
 
-from dynagat.cli.answering import answering, err, out
+from dynagat.cli.console import err, explain_errors, note, out
 from dynagat.cli.tables import TableOptions, table_options
 from dynagat.data.arrays import FolderError, remove_folder
 from dynagat.data.catalog import CATALOG, Entry, find_entry, get, load
@@ -20,16 +20,16 @@ from dynagat.data.store import GraphData, check_name, open_graph, store_folder, 
 
 data_app = typer.Typer(no_args_is_help=True, help="List, get, import and describe graphs.")
 
-Name = Annotated[str, typer.Argument(help="Of a stored graph or of the catalogue.")]
-Replace = Annotated[bool, typer.Option("--replace", help="Replace a stored graph of the name.")]
+Name = Annotated[str, typer.Argument(help="A stored graph, or one of the catalogue.")]
+Replace = Annotated[bool, typer.Option("--replace", help="Replace a stored graph of this name.")]
 
 
 @data_app.command("list")
 def list_graphs(
-    as_json: Annotated[bool, typer.Option("--json", help="One graph per line.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one graph per line.")] = False,
 ) -> None:
-    """The catalogue and what else is stored: sizes, and where they are or how to get them."""
-    with answering():
+    """List the catalogue and other stored graphs: sizes, and where they are or how to get them."""
+    with explain_errors():
         rows = [_row(name) for name in dict.fromkeys([*CATALOG, *stored_names()])]
     if as_json:
         for row in rows:
@@ -43,11 +43,11 @@ def list_graphs(
         sizes = ["" if row[name] is None else f"{row[name]:,}" for name in ("nodes", "edges")]
         table.add_row(row["name"], row["what"], *sizes, row["where"])
     out.print(table)
-    err.print(f"stored graphs: {store_folder()}", markup=False, highlight=False, soft_wrap=True)
+    note(f"stored graphs: {store_folder()}")
 
 
 def _row(name: str) -> dict:
-    """What is told of a graph; of a stored one, its own numbers."""
+    """What the list shows about a graph."""
     entry = CATALOG.get(name)
     what = entry.what if entry else "your own"
     if name not in stored_names():
@@ -58,8 +58,7 @@ def _row(name: str) -> dict:
     except FolderError as error:
         return {**_sizes(None, None), "name": name, "what": what, "where": str(error)}
     sizes = _sizes(sum(nodes.count for nodes in data.nodes.values()), data.num_edges)
-    where = "stored, made up" if data.about.get("made") else "stored"
-    return {**sizes, "name": name, "what": what, "where": where}
+    return {**sizes, "name": name, "what": what, "where": "stored"}
 
 
 def _sizes(nodes: int | None, edges: int | None) -> dict:
@@ -73,8 +72,8 @@ def _where(entry: Entry) -> dict:
 
 @data_app.command("get")
 def get_graph(name: Name, replace: Replace = False) -> None:
-    """Download a data set of the catalogue, if it is not here, and store its graph."""
-    with answering():
+    """Download a data set of the catalogue, unless its files are here, and store its graph."""
+    with explain_errors():
         find_entry(name)
         with _progress(name) as tell:
             data = get(name, replace=replace, tell=tell)
@@ -93,22 +92,24 @@ def _progress(name: str) -> Iterator[Callable[[int, int | None], None]]:
 @table_options
 def import_graph(
     tables: TableOptions,
-    name: Annotated[str | None, typer.Option(help="What the graph is called.")] = None,
+    name: Annotated[str | None, typer.Option(help="Name of the graph.")] = None,
     edge_column: Annotated[
-        list[str] | None, typer.Option(help="A column of numbers of the edges, to keep.")
+        list[str] | None, typer.Option(help="A numeric column of the edges to keep.")
     ] = None,
     npz: Annotated[Path | None, typer.Option(help="An .npz with x, edge_index, y.")] = None,
     planetoid: Annotated[Path | None, typer.Option(help="A folder of ind.NAME.* files.")] = None,
     ogb: Annotated[Path | None, typer.Option(help="A folder with OGB's raw/ and split/.")] = None,
     replace: Replace = False,
 ) -> None:
-    """Store a graph of one's own: of tables, an .npz, or files of Planetoid or OGB."""
-    with answering():
+    """Store a graph of your own: from tables, an .npz, or files of Planetoid or OGB."""
+    with explain_errors():
         given = {"edges": tables.edges, "npz": npz, "planetoid": planetoid, "ogb": ogb}
-        asked = [each for each, value in given.items() if value is not None]
-        if len(asked) != 1:
-            said = " and ".join(f"--{each}" for each in asked) or "none"
-            raise ValueError(f"one of --edges, --npz, --planetoid, --ogb is needed, but {said} is")
+        sources = [each for each, value in given.items() if value is not None]
+        if len(sources) != 1:
+            names = " and ".join(f"--{each}" for each in sources) or "none of them"
+            raise ValueError(
+                f"give exactly one of --edges, --npz, --planetoid, --ogb, but {names} was given"
+            )
         if tables.edges is not None:
             name = check_name(name or tables.edges.name.split(".")[0])
             folder, columns = store_folder() / name, tuple(edge_column or ())
@@ -135,23 +136,23 @@ def _read_files(
 
 @data_app.command("describe")
 def describe_graph(
-    name: Annotated[str, typer.Argument(help="A stored graph, one of the catalogue, a folder.")],
-    as_json: Annotated[bool, typer.Option("--json", help="The numbers, as JSON.")] = False,
+    name: Annotated[str, typer.Argument(help="A stored graph, one of the catalogue, or a folder.")],
+    as_json: Annotated[bool, typer.Option("--json", help="Print the numbers as JSON.")] = False,
 ) -> None:
-    """Check a graph's checksums; its nodes, edges, degrees, components, labels, homophily."""
-    from dynagat.data.describe import describe
+    """Check a graph's checksums; print its nodes, edges, degrees, components, labels, homophily."""
+    from dynagat.data.statistics import describe
 
-    with answering():
+    with explain_errors():
         is_known = name in CATALOG and name not in stored_names() and not Path(name).is_dir()
         data = load(name) if is_known else open_graph(name, verify=True)
-        found = describe(data)
-    print(json.dumps(found.to_dict()) if as_json else found)
+        description = describe(data)
+    print(json.dumps(description.to_dict()) if as_json else description)
 
 
 @data_app.command("remove")
-def remove_graph(name: Annotated[str, typer.Argument(help="Of a stored graph.")]) -> None:
+def remove_graph(name: Annotated[str, typer.Argument(help="A stored graph.")]) -> None:
     """Remove a graph from the store; downloaded files stay."""
-    with answering():
+    with explain_errors():
         if name not in stored_names():
             known = ", ".join(stored_names()) or "none"
             raise ValueError(f"there is no stored graph {name!r}; {store_folder()} has {known}")
@@ -161,5 +162,5 @@ def remove_graph(name: Annotated[str, typer.Argument(help="Of a stored graph.")]
 
 def _print_stored(data: GraphData) -> None:
     nodes = sum(each.count for each in data.nodes.values())
-    told = f"{data.name}: {nodes:,} nodes, {data.num_edges:,} edges; stored in {data.folder}"
-    out.print(told, markup=False, highlight=False, soft_wrap=True)
+    text = f"{data.name}: {nodes:,} nodes, {data.num_edges:,} edges; stored in {data.folder}"
+    out.print(text, markup=False, highlight=False, soft_wrap=True)

@@ -1,4 +1,4 @@
-"""One's own graph: compare the mechanisms on it, and predict with the model that came out."""
+"""Your own graph: dynagat compare | predict."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from typing import Annotated, Any
 
 import typer
 
-from dynagat.cli.answering import answering, err
+from dynagat.cli.console import explain_errors, note, words
 from dynagat.cli.running import run_shown
 from dynagat.cli.tables import TableOptions, table_options
 from dynagat.experiment.settings import parse_numbers
 
-Edges = Annotated[Path | None, typer.Option(help="CSV or Parquet, a line for each edge.")]
-NodeTable = Annotated[Path | None, typer.Option(help="CSV or Parquet, a line for each node.")]
+Edges = Annotated[Path | None, typer.Option(help="CSV or Parquet with a row for each edge.")]
+NodeTable = Annotated[Path | None, typer.Option(help="CSV or Parquet with a row for each node.")]
 
 
 def add_graphs(app: typer.Typer) -> None:
@@ -32,27 +32,28 @@ def compare(
         str | None, typer.Argument(help="A stored graph, or one of `dynagat data list`.")
     ] = None,
     mechanism: Annotated[
-        list[str] | None, typer.Option(help="Of gcn, gat, gatv2, dpgat; default: all.")
+        list[str] | None, typer.Option(help="Some of gcn, gat, gatv2, dpgat; default: all.")
     ] = None,
     seeds: Annotated[list[str] | None, typer.Option(help="Such as 0-9; default: 0-4.")] = None,
     settings: Annotated[
-        list[str] | None, typer.Option("--set", help="FIELD=VALUE, over what the size suggests.")
+        list[str] | None,
+        typer.Option("--set", help="FIELD=VALUE, instead of what the graph's size suggests."),
     ] = None,
-    workers: Annotated[int, typer.Option(help="Processes; the cores are shared out.")] = 1,
+    workers: Annotated[int, typer.Option(help="Number of processes, which share the cores.")] = 1,
     folder: Annotated[
-        Path, typer.Option("--out", help="The folder of the page, the model and the records.")
+        Path, typer.Option("--out", help="Folder of the page, the model and the records.")
     ] = Path("comparison"),
-    as_json: Annotated[bool, typer.Option("--json", help="The answer, as JSON.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the answer as JSON.")] = False,
 ) -> None:
     """Which attention for your graph? Trains GCN, GAT, GATv2 and DPGAT, and says which to use."""
     from dynagat import comparison as comparisons
 
-    with answering(), _not_left_empty(folder):
+    with explain_errors(), _not_left_empty(folder):
         numbers = parse_numbers(",".join(seeds), "seeds") if seeds else None
-        names = ",".join(mechanism).split(",") if mechanism else None
+        names = words(mechanism) or None
         comparisons.check_choices(names, numbers, settings or ())
         data = _graph(graph, tables, folder)
-        found = comparisons.compare(
+        comparison = comparisons.compare(
             data,
             mechanisms=names,
             seeds=numbers,
@@ -60,28 +61,27 @@ def compare(
             workers=workers,
             folder=folder,
             run=run_shown,
-            tell=lambda words: err.print(words, markup=False, highlight=False, soft_wrap=True),
+            tell=note,
         )
-        page = comparisons.write_pages(found, data, folder, commands=_commands(folder, tables))
-    print(json.dumps(found.to_dict()) if as_json else found)
-    err.print(f"page: {page}\nmodel: {folder / 'model'}", markup=False, highlight=False,
-              soft_wrap=True)  # fmt: skip
+        page = comparisons.write_pages(comparison, data, folder, commands=_commands(folder, tables))
+    print(json.dumps(comparison.to_dict()) if as_json else comparison)
+    note(f"page: {page}\nmodel: {folder / 'model'}")
 
 
 @contextmanager
 def _not_left_empty(folder: Path) -> Iterator[None]:
-    """Where nothing could be written, as tables were bad, there is no new folder either."""
-    was_there = folder.exists()
+    """Remove a new folder again if nothing was written to it."""
+    existed = folder.exists()
     try:
         yield
     finally:
-        if not was_there:
+        if not existed:
             with suppress(OSError):
                 folder.rmdir()
 
 
 def _graph(name: str | None, tables: TableOptions, folder: Path) -> Any:
-    """The graph of a name, or that of tables, which is stored in the comparison's folder."""
+    """The graph of a name, or of tables, which is stored in the comparison's folder."""
     from dynagat.data.catalog import load
 
     if (name is None) == (tables.edges is None and tables.nodes is None):
@@ -89,7 +89,7 @@ def _graph(name: str | None, tables: TableOptions, folder: Path) -> Any:
     if name is not None:
         return load(name)
     if tables.target is None:
-        raise ValueError("--target is missing: the column of the nodes that is to be predicted")
+        raise ValueError("--target is missing: the column of the nodes to predict")
     name = None if tables.nodes is None else tables.nodes.name.split(".")[0]
     return tables.read(name=name, folder=folder / "graph", replace=True)
 
@@ -97,11 +97,11 @@ def _graph(name: str | None, tables: TableOptions, folder: Path) -> Any:
 def _commands(folder: Path, tables: TableOptions) -> list[str]:
     """How to use the model, for the page."""
     model, edges, nodes = folder / "model", tables.edges or "edges.csv", tables.nodes or "nodes.csv"
-    words = ["dynagat", "predict", "--model", model, "--edges", edges, "--nodes", nodes, "--out",
+    parts = ["dynagat", "predict", "--model", model, "--edges", edges, "--nodes", nodes, "--out",
              "predictions.parquet"]  # fmt: skip
-    called = "graph" if tables.edges is None else f"edges={str(edges)!r}, nodes={str(nodes)!r}"
-    python = f"model = dynagat.load_model({str(model)!r})\nmodel.predict({called}).to_pandas()"
-    command = [] if tables.edges is None else [shlex.join(map(str, words))]
+    arguments = "graph" if tables.edges is None else f"edges={str(edges)!r}, nodes={str(nodes)!r}"
+    python = f"model = dynagat.load_model({str(model)!r})\nmodel.predict({arguments}).to_pandas()"
+    command = [] if tables.edges is None else [shlex.join(map(str, parts))]
     return [*command, f"import dynagat\n\n{python}"]
 
 
@@ -117,13 +117,15 @@ def predict(
         str | None, typer.Option("--id", help="As in compare; default: as trained.")
     ] = None,
 ) -> None:
-    """Apply a model to tables with the columns it was trained on, also of a grown graph."""
+    """Apply a model to tables with the columns it was trained on; new nodes and edges are fine."""
     from dynagat.comparison import load_model
     from dynagat.data.catalog import load
 
-    with answering():
+    with explain_errors():
         trained = load_model(model)
         data = None if graph is None else load(graph)
-        found = trained.predict(data, edges=edges, nodes=nodes, key=key, query=query, id=node_id)
-        path = found.save(out_file)
-    err.print(f"{len(found):,} predictions: {path}", markup=False, highlight=False, soft_wrap=True)
+        predictions = trained.predict(
+            data, edges=edges, nodes=nodes, key=key, query=query, id=node_id
+        )
+        path = predictions.save(out_file)
+    note(f"{len(predictions):,} predictions: {path}")

@@ -1,4 +1,4 @@
-"""TableOptions: the options by which several commands read tables, written once."""
+"""TableOptions: the options with which several commands read tables."""
 
 from __future__ import annotations
 
@@ -17,35 +17,38 @@ import typer
 class TableOptions:
     """See data.tables.read_tables."""
 
-    edges: Annotated[Path | None, typer.Option(help="CSV or Parquet, a line per edge.")] = None
-    nodes: Annotated[Path | None, typer.Option(help="CSV or Parquet, a line per node.")] = None
+    edges: Annotated[Path | None, typer.Option(help="CSV or Parquet with a row per edge.")] = None
+    nodes: Annotated[Path | None, typer.Option(help="CSV or Parquet with a row per node.")] = None
     target: Annotated[
-        str | None, typer.Option(help="The nodes' column to predict; several: a,b,c.")
+        str | None, typer.Option(help="Column of the nodes to predict; several: a,b,c.")
     ] = None
     task: Annotated[str, typer.Option(help="auto, classification, multilabel or regression.")] = (
         "auto"
     )
-    key: Annotated[str | None, typer.Option(help="The edges' column of the neighbour.")] = None
-    query: Annotated[str | None, typer.Option(help="And of the node that attends to it.")] = None
+    key: Annotated[str | None, typer.Option(help="Column of the edges with the neighbour.")] = None
+    query: Annotated[
+        str | None, typer.Option(help="Column of the edges with the node that attends to it.")
+    ] = None
     node_id: Annotated[
-        str | None, typer.Option("--id", help="The nodes' column that edges name them by.")
+        str | None, typer.Option("--id", help="Column of the nodes with their ids.")
     ] = None
     split: Annotated[
-        str | None, typer.Option(help="The nodes' column of train, valid and test.")
+        str | None, typer.Option(help="Column of the nodes with train, valid and test.")
     ] = None
     shares: Annotated[
-        tuple[float, float, float], typer.Option(help="Of train, valid and test, if drawn.")
+        tuple[float, float, float],
+        typer.Option(help="Fractions of train, valid and test for a random split."),
     ] = (0.6, 0.2, 0.2)
-    split_seed: Annotated[int, typer.Option(help="With which the split is drawn.")] = 0
+    split_seed: Annotated[int, typer.Option(help="Seed of the random split.")] = 0
     directed: Annotated[
-        bool, typer.Option("--directed", help="Keep edges in the direction they have.")
+        bool, typer.Option("--directed", help="Keep the direction of the edges.")
     ] = False
-    ignore: Annotated[list[str], typer.Option(help="A column of the nodes to leave out.")] = field(
+    ignore: Annotated[list[str], typer.Option(help="Column of the nodes to leave out.")] = field(
         default_factory=list
     )
 
     def read(self, **more: Any) -> Any:
-        """The graph of the tables."""
+        """Read the graph from the tables."""
         from dynagat.data.tables import read_tables
 
         if self.edges is None or self.nodes is None:
@@ -69,7 +72,7 @@ class TableOptions:
 
 
 def table_options(command: Callable[..., None]) -> Callable[..., None]:
-    """The command with the fields of TableOptions as options, where it takes `tables`."""
+    """The command with the fields of TableOptions as options, which it gets as `tables`."""
     names = [each.name for each in fields(TableOptions)]
 
     @functools.wraps(command)
@@ -83,7 +86,7 @@ def table_options(command: Callable[..., None]) -> Callable[..., None]:
     parameters = sorted([*_parameters(), *others], key=lambda each: each.name not in names)
     plain = [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in parameters]
     run.__signature__ = signature.replace(parameters=plain)  # pyright: ignore
-    del run.__wrapped__  # typer would look at it instead
+    del run.__wrapped__  # typer would use its signature
     run.__annotations__ = {each.name: each.annotation for each in plain}
     return run
 

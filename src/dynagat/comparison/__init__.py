@@ -1,6 +1,6 @@
 """The user's own graph: which mechanism to use, the model that came out, and its predictions."""
 
-from dynagat.comparison.compare import Comparison, compare
+from dynagat.comparison.comparison import Comparison, compare
 from dynagat.comparison.model import Model, load_model
 from dynagat.comparison.pages import write_pages
 from dynagat.comparison.plan import check_choices

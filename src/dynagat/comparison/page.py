@@ -1,22 +1,18 @@
-"""write_page: a comparison as one HTML file that needs nothing else, not even a network."""
+"""write_page: a comparison as one HTML file that works offline."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
 
-from markupsafe import Markup
-
-import dynagat.report
-from dynagat.comparison.compare import Comparison
+from dynagat.comparison.comparison import Comparison
 from dynagat.comparison.figures import curves_figure, scores_figure
-from dynagat.comparison.rows import Row, differences
-from dynagat.comparison.table import COLUMNS, cells
+from dynagat.comparison.results import difference_table, score_table
 from dynagat.experiment.settings import flat
 from dynagat.files import write_text
 from dynagat.report import wording
-from dynagat.report.figures import INK
-from dynagat.report.page import template
+from dynagat.report.page import render_part, template
+from dynagat.report.parts import Facts, Figure, Part
 
 
 def write_page(
@@ -27,65 +23,59 @@ def write_page(
     attention: str | None = None,
     commands: Sequence[str] = (),
 ) -> Path:
-    """The page at a path, which it returns.
+    """Write the page to a path, which it returns.
 
     Args:
-        comparison: what `compare` gave.
-        path: of the file; its folder is made.
-        description: of the graph, as a plain table.
-        attention: the address of a page of the microscope, to link to.
-        commands: how to go on, shown as they are.
+        comparison: the result of `compare`.
+        path: of the file; its folder is created.
+        description: of the graph, as plain text.
+        attention: address of a page of the microscope to link to.
+        commands: how to use the model, shown as they are.
     """
     path = Path(path)
-    css = Path(dynagat.report.__file__).with_name("page.css").read_text(encoding="utf-8")
     text = template(Path(__file__).with_suffix(".html")).render(
         title=f"Which attention for {comparison.name}?",
-        css=Markup(css),
         sentences=comparison.sentences,
-        columns=COLUMNS,
-        rows=[
-            {"cells": cells(row), "colour": wording.colour_of(row.mechanism)}
-            for row in comparison.rows
-        ],
-        differences=_differences(comparison.rows),
-        figures=[
-            Markup(draw(comparison.rows).replace(INK, "currentColor"))
-            for draw in (scores_figure, curves_figure)
-        ],
+        scores=_scores(comparison),
         description=description,
         attention=attention,
         commands=commands,
         reasons=comparison.plan.reasons,
-        told=_told(comparison),
+        facts=_facts(comparison),
+        show=render_part,
     )
     write_text(path, text)
     return path
 
 
-def _differences(rows: Sequence[Row]) -> list[list[str]]:
-    """Of the best to each other."""
-    metric = f"test_{rows[0].score}"
-    if rows[0].sample("test") is None:
-        return []
-    known = [row for row in rows[1:] if row.sample("test") is not None]
-    return [
-        [
-            f"{wording.name_of(each.better)} − {wording.name_of(each.other)}",
-            wording.signed(each.mean, metric),
-            wording.p_value(each.p),
-            str(each.seeds),
-        ]
-        for each in differences(rows[0], known)
+def _scores(comparison: Comparison) -> list[Part]:
+    results = comparison.results
+    parts: list[Part | None] = [
+        score_table(results),
+        Figure(
+            "scores",
+            scores_figure(results),
+            "Every run on the test nodes. A line joins the runs of one seed; a bar is a mean.",
+        ),
+        difference_table(results),
+        Figure(
+            "curves",
+            curves_figure(results),
+            "The validation score during training, which ends when it no longer improves.",
+        ),
     ]
+    return [part for part in parts if part is not None]
 
 
-def _told(comparison: Comparison) -> dict[str, str]:
-    """How it was run: settings and versions, as the records have them."""
+def _facts(comparison: Comparison) -> Facts:
+    """Settings and versions, as in the records."""
     record = comparison.records[0]
     settings = {path: value for path, value in flat(record.settings).items()
                 if path.split(".")[0] in ("network", "task", "schedule")}  # fmt: skip
     texts = {path: wording.setting_text(value) for path, value in settings.items()}
     changed = ", ".join(f"{path.split('.')[-1]}={text}" for path, text in texts.items() if text)
     versions = ", ".join(f"{name} {each}" for name, each in record.versions.items())
-    seeds = wording.several(list(comparison.plan.seeds))
-    return {"settings": changed, "seeds": seeds, "versions": versions, "commit": record.commit}
+    seeds = wording.ranges(list(comparison.plan.seeds))
+    return Facts(
+        {"settings": changed, "seeds": seeds, "versions": versions, "commit": record.commit}
+    )

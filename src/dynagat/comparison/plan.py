@@ -1,4 +1,4 @@
-"""Plan: what a comparison runs, chosen from the size of the graph; with reasons."""
+"""Plan: what a comparison runs, chosen by the size of the graph, with the reasons."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from typing import Any, cast
 
 import numpy as np
 
-from dynagat.benchmarks.nodes import SCORES, NodeTask
 from dynagat.benchmarks.own_graph import OWN_GRAPH, NodeNetwork
 from dynagat.data.arrays import fingerprint
 from dynagat.data.store import GraphData
 from dynagat.experiment import Benchmark, Job, grid
-from dynagat.experiment.benchmark import Look, Settings
+from dynagat.experiment.benchmark import Settings
 from dynagat.experiment.settings import parse_settings, with_values
+from dynagat.prediction.nodes import NodeTask
 from dynagat.report.wording import count, size
 
-MANY_LABELS = 20_000  # training nodes, from which a wider network pays
+MANY_LABELS = 20_000  # training nodes, from which a wider network is used
 SMALL, MEDIUM = 2_000_000, 20_000_000  # edges
-FEW = 1_000  # training nodes, below which (if they are less than a tenth) a network must be plain
+FEW = 1_000  # training nodes, below which (if they are less than a tenth) the network is simpler
 FEW_LABELS = {
     "network.skip": False,
     "network.norm": False,
@@ -28,25 +28,25 @@ FEW_LABELS = {
     "network.feature_dropout": 0.6,
     "network.attention_dropout": 0.5,
 }
-WHOLE_SHARE = 0.4  # of the memory: what a step on the whole graph may take
-SAMPLED = 10  # neighbours in each layer
-FLOATS_PER_NODE = 14  # times dim and layers: what a step keeps of a node, forward and backward
+WHOLE_SHARE = 0.4  # of the memory, which a step on the whole graph may take
+NUM_SAMPLED = 10  # neighbours in each layer
+FLOATS_PER_NODE = 14  # times dim and layers: what a training step keeps for a node
 BYTES_PER_EDGE = 64
 
 
 @dataclass(frozen=True)
 class Plan:
-    """A benchmark under its settings, the mechanisms and seeds to run, and why."""
+    """A benchmark with its settings, the mechanisms and seeds to run, and the reasons."""
 
     benchmark: Benchmark
     mechanisms: tuple[str, ...]
     seeds: tuple[int, ...]
     reasons: tuple[str, ...]
 
-    def jobs(self, look: Look | None = None) -> list[Job]:
-        """One mechanism after the other for each seed, so that early seeds compare them all."""
+    def jobs(self) -> list[Job]:
+        """All mechanisms for one seed, then for the next: the first seeds compare them all."""
         return [
-            Job(self.benchmark.with_heads(count), name, seed, look)
+            Job(self.benchmark.with_heads(count), name, seed)
             for seed in self.seeds
             for name in self.mechanisms
             for count in self._heads(name)
@@ -64,30 +64,28 @@ def make_plan(
     seeds: Sequence[int] | None = None,
     settings: Sequence[str] = (),
 ) -> Plan:
-    """The plan for a stored graph; texts "name=value" in `settings` have the last word."""
+    """The plan for a stored graph; texts "name=value" in `settings` override the choices."""
     check_choices(mechanisms, seeds, settings)
     if data.folder is None:
         raise ValueError(f"graph {data.name} must be stored before it is compared on: save it")
-    if data.about.get("made"):
-        raise ValueError(f"graph {data.name} is made up: no mechanism can be judged by it")
     (first,) = grid(OWN_GRAPH.settings, list(settings))
     values = _choose(data, _layers(first))
     values |= {"data.graph": str(data.folder.resolve()), "data.content": fingerprint(data.folder)}
     values |= {path: value for path, [value] in parse_settings(first, list(settings))}
-    asked = with_values(OWN_GRAPH.settings, values)  # at once, for one may need another
+    chosen = with_values(OWN_GRAPH.settings, values)  # all at once: some depend on others
     default = range(5) if data.num_edges <= SMALL else range(3)
     return Plan(
-        OWN_GRAPH.with_settings(asked),
+        OWN_GRAPH.with_settings(chosen),
         tuple(dict.fromkeys(mechanisms or OWN_GRAPH.mechanisms)),
         tuple(dict.fromkeys(seeds or default)),
-        tuple(_reasons(data, asked)),
+        tuple(_reasons(data, chosen)),
     )
 
 
 def check_choices(
     mechanisms: Sequence[str] | None, seeds: Sequence[int] | None, settings: Sequence[str]
 ) -> None:
-    """What can be refused before a graph is read."""
+    """Refuse what can be refused before a graph is read."""
     known = OWN_GRAPH.mechanisms
     for name in mechanisms or ():
         if name not in known:
@@ -96,15 +94,10 @@ def check_choices(
         raise ValueError("seeds must hold at least one number, but are empty")
     for text in settings:
         if text.split("=")[0].strip().removeprefix("data.") in ("graph", "content"):
-            raise ValueError(f"a comparison is of the graph it is given, but is set to {text!r}")
+            raise ValueError(f"a comparison uses the graph it is given, but is set to {text!r}")
         if len(parse_settings(OWN_GRAPH.settings, [text])[0][1]) != 1:
             raise ValueError(f"a comparison has one value for each setting, but not {text!r}")
-    grid(OWN_GRAPH.settings, list(settings))  # which refuses what does not go together
-
-
-def score_of(data: GraphData) -> str:
-    """ "accuracy", "roc_auc" or "r_squared": more is better"""
-    return SCORES[data.task["kind"]]
+    grid(OWN_GRAPH.settings, list(settings))  # refuses values that do not fit each other
 
 
 def _layers(settings: Settings) -> int:
@@ -112,13 +105,13 @@ def _layers(settings: Settings) -> int:
 
 
 def _choose(data: GraphData, layers: int) -> dict[str, Any]:
-    """Settings by their dotted names."""
+    """Settings by dotted name."""
     labelled, edges = len(data.split["train"]), data.num_edges
     dim = 128 if labelled >= MANY_LABELS and edges <= SMALL else 64
     if step_bytes(data, dim) <= WHOLE_SHARE * memory() and edges <= MEDIUM:
         rounds, neighbours = 100 if edges <= SMALL else 30, ()
     else:
-        rounds, neighbours = 20, (SAMPLED,) * layers
+        rounds, neighbours = 20, (NUM_SAMPLED,) * layers
     few = FEW_LABELS if labelled < min(FEW, data.num_nodes // 10) else {}
     return few | {
         "network.dim": dim,
@@ -131,29 +124,28 @@ def _choose(data: GraphData, layers: int) -> dict[str, Any]:
 
 
 def _reasons(data: GraphData, settings: Settings) -> Iterator[str]:
-    """Sentences that say how, and by what."""
+    """Sentences about the choices."""
     network, task = cast(NodeNetwork, settings.network), cast(NodeTask, settings.task)
     labelled = f"{len(data.split['train']):,} training nodes and {data.num_edges:,} edges"
     yield f"{count(network.layers, 'layer')} of {network.dim} channels, for {labelled}."
     if not network.skip:
-        yield "Without skips and norms, and with much dropout, as fits few labels."
+        yield "Without skip connections and norms, and with high dropout, because labels are few."
     if not _num_features(data):
-        yield "Nodes have no features: they are told apart by the size of their degree."
+        yield "Nodes have no features: a one-hot encoding of the degree is used."
     need = f"about {size(step_bytes(data, network.dim))}"
-    there = f"of the {memory() / 1e9:.0f} GB there are"
+    available = f"of {memory() / 1e9:.0f} GB of memory"
     if task.neighbours:
         many = ", ".join(map(str, task.neighbours))
-        yield f"Trained on samples of {many} neighbours: the whole graph would take {need} {there}."
+        yield f"Trained on {many} sampled neighbours: all would take {need} {available}."
     else:
-        yield f"Trained on the whole graph at once: a step takes {need} {there}."
+        yield f"Trained on the whole graph at once: a step takes {need} {available}."
     schedule = settings.schedule
-    passes = schedule.max_rounds * schedule.round_passes
-    many = "one pass" if passes == 1 else f"{passes:,} passes"
-    yield f"At most {many}, fewer where the validation score stands still."
+    epochs = schedule.max_rounds * schedule.round_passes
+    yield f"At most {count(epochs, 'epoch')}; early stopping on the validation score."
 
 
 def step_bytes(data: GraphData, dim: int) -> int:
-    """About what a training step on the whole graph takes."""
+    """Estimated memory of a training step on the whole graph."""
     per_node = 4 * (_num_features(data) + FLOATS_PER_NODE * 2 * dim)
     return data.num_nodes * per_node + data.num_edges * BYTES_PER_EDGE
 
@@ -164,5 +156,5 @@ def _num_features(data: GraphData) -> int:
 
 
 def memory() -> int:
-    """The machine's, in bytes."""
+    """Physical memory of the machine in bytes."""
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")

@@ -1,4 +1,4 @@
-"""Predictions: what a model says of every node, with probabilities, as a table."""
+"""Predictions of a model for every node, with probabilities, as a table."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
+
+from dynagat.files import write_through
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,46 +34,45 @@ class Predictions:
         out: Tensor,
         task: Mapping[str, Any],
         ids: Any,  # one per row, or None
-        centre: float,
-        spread: float,
+        mean: float,
+        std: float,
     ) -> Predictions:
         names = tuple(str(each) for each in task.get("classes") or ())
         ids = range(len(out)) if ids is None else ids
         target = str(task.get("target") or "target")
         if task["kind"] == "regression":
-            value = (out[:, 0].double() * spread + centre).numpy()
+            value = (out[:, 0].double() * std + mean).numpy()
             return cls(ids, value, None, (), target)
         if task["kind"] == "multilabel":
-            likely = torch.sigmoid(out.double()).numpy()
-            return cls(ids, likely > 0.5, likely, names, target)
-        likely = torch.softmax(out.double(), dim=-1).numpy()
-        return cls(ids, np.array(names, dtype=object)[likely.argmax(-1)], likely, names, target)
+            probability = torch.sigmoid(out.double()).numpy()
+            return cls(ids, probability > 0.5, probability, names, target)
+        probability = torch.softmax(out.double(), dim=-1).numpy()
+        value = np.array(names, dtype=object)[probability.argmax(-1)]
+        return cls(ids, value, probability, names, target)
 
     def __len__(self) -> int:
         return len(self.value)
 
     def to_pandas(self) -> Any:
-        """id; the target, or a column of each label; then a probability of each class."""
+        """Columns: id; the target, or each label; then the probability of each class."""
         import pandas
 
         columns: dict[str, Any] = {"id": list(self.id)}
-        likely = {}
+        probabilities = {}
         if self.probability is not None:
             names = [f"probability of {name}" for name in self.classes]
-            likely = dict(zip(names, self.probability.T, strict=True))
+            probabilities = dict(zip(names, self.probability.T, strict=True))
         many = self.value.ndim == 2
         values = (
             zip(self.classes, self.value.T, strict=True) if many else [(self.target, self.value)]
         )
         for name, value in values:
-            is_taken = name in columns or name in likely
+            is_taken = name in columns or name in probabilities
             columns[f"{name} (predicted)" if is_taken else name] = value
-        return pandas.DataFrame(columns | likely)
+        return pandas.DataFrame(columns | probabilities)
 
     def save(self, path: Path | str) -> Path:
-        """As Parquet or CSV, by the path's ending; whole or not at all."""
-        from dynagat.files import write_through
-
+        """Write Parquet or CSV, by the ending of the path, whole or not at all."""
         path = Path(path)
         table = self.to_pandas()
         writers = {

@@ -91,7 +91,6 @@ class Homophily:
 class Description:
     name: str
     source: str | None
-    made: bool
     nodes: tuple[NodeFacts, ...]
     edges: tuple[EdgeFacts, ...]
     components: int
@@ -111,7 +110,7 @@ class Description:
 
 
 def _lines(graph: Description) -> Iterator[tuple[str, str]]:
-    yield "graph", graph.name + (" (made up)" if graph.made else "")
+    yield "graph", graph.name
     if graph.source:
         yield "from", graph.source
     for nodes in graph.nodes:

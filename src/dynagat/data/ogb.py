@@ -29,7 +29,6 @@ from dynagat.data.store import (
     store_folder,
 )
 
-MADE = "MADE"  # file that marks a folder of synthetic data
 ENDS = ("edge", "edge_neg", "source_node", "target_node", "target_node_neg")
 
 
@@ -78,7 +77,7 @@ def read_ogb(
             by the name of the folder.
         path: of the stored graph; by default under its name in the store.
         replace: whether to replace a stored graph.
-        expected: numbers of nodes and of stored edges to check, unless the data are synthetic.
+        expected: numbers of nodes and of stored edges to check.
     """
     folder = Path(folder)
     which = recognised(folder, name)
@@ -95,9 +94,7 @@ def read_ogb(
             _store_targets(writer, layout, folder, which)
         )  # fmt: skip
         about: dict[str, Any] = {"task": task, "source": f"OGB, {which.name}"}
-        if (folder / MADE).exists():
-            about["made"] = True
-        elif expected is not None:
+        if expected is not None:
             check_counts(_total(layout, which), expected, folder)
         kinds = [list(kind) for kind in layout.edges]
         writer.about = {"name": name, "nodes": dict(layout.counts), "edges": kinds, "about": about}

@@ -44,8 +44,7 @@ class GraphData:
             "links": the split holds pairs of nodes.
       node_type: the type of the nodes that have y.
       classes: the names of the classes or labels.   target: the name of the target.
-    about["source"] is the origin of the graph. about["made"] is true for synthetic data, which
-    results never show.
+    about["source"] is the origin of the graph.
 
     The split holds node indices as "train", "valid" and "test". For links it holds arrays such as
     "train/edge" [n, 2] and "valid/edge_neg".

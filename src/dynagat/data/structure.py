@@ -1,8 +1,9 @@
-"""Features that a graph alone gives its nodes, where their own are missing: a random projection.
+"""structural_features: node features computed from the graph alone, by random projection.
 
-Nodes whose walks end at the same places get like features. It is FastRP (Chen et al., 2019) with
-two changes: what all nodes share is taken out, and walks are longer. A linear model on them names
-the class of 62% of ogbn-arxiv's validation nodes; on FastRP's of up to 4 steps, of 50% at best.
+Nodes whose random walks end at the same nodes get similar features. It is FastRP (Chen et al.,
+2019) with two changes: the component that all nodes share is removed, and walks are longer. A
+linear model on these features reaches 62% validation accuracy on ogbn-arxiv; on the features of
+FastRP with up to 4 steps, at most 50%.
 """
 
 from __future__ import annotations
@@ -16,43 +17,43 @@ from torch import Tensor
 from dynagat.graph import Graph
 from dynagat.nn.gcn import sum_keys
 
-# Chosen by that model on ogbn-arxiv's validation nodes.
-BETA = 0.5  # how much a node's degree counts where walks end
+# Chosen with that model on ogbn-arxiv's validation nodes.
+BETA = 0.5  # exponent of the degree of the nodes where walks end
 LENGTHS = (12, 16)  # of the walks
 
 
 def structural_features(graph: Graph, dim: int = 128, seed: int = 0) -> Tensor:
-    """x = Σ_k U_k, the rows of each U_k scaled to length 1; then columns to mean 0, deviation 1.
+    """x = Σ_k U_k, with rows of each U_k scaled to length 1, then columns standardised
 
     U_k = (I - 1 πᵀ) Pᵏ D^β R: [N, dim] float32,  P = D⁻¹ A,  k in LENGTHS,  β = BETA
 
     where A_ij = 1 for each key j of node i, D holds the degrees d_i = Σ_j A_ij, R random signs, and
-    π_i = d_i / Σ d, the share of time that a walk spends at i. Nodes without keys have zeros in
-    each U_k. No label, nor anything else of the nodes, is used.
+    π_i = d_i / Σ d, the fraction of time that a walk spends at i. Nodes without keys have zeros in
+    each U_k. Neither labels nor other features are used.
 
     Args:
-        graph: with each edge in both directions, for walks go from queries to keys.
-        dim: the number of features.
-        seed: that of the signs. The result is the same for any number of threads.
+        graph: with each edge in both directions, since walks go from queries to keys.
+        dim: number of features.
+        seed: of the random signs. The result does not depend on the number of threads.
     """
     _check(graph, dim, seed)
     degree = graph.rowptr.diff()[:, None]  # [N, 1]
-    walk = _without_share(_signs(len(degree), dim, seed) * degree.float().pow(BETA), degree)
+    walk = _without_shared(_signs(len(degree), dim, seed) * degree.float().pow(BETA), degree)
     total = torch.zeros_like(walk)
     for length in range(1, max(LENGTHS) + 1):
         walk = sum_keys(walk, graph) / degree.clamp_min(1)
         if length in LENGTHS:
-            total += F.normalize(_without_share(walk, degree))
+            total += F.normalize(_without_shared(walk, degree))
     return _standardised_(total)
 
 
-def _without_share(walk: Tensor, degree: Tensor) -> Tensor:
+def _without_shared(walk: Tensor, degree: Tensor) -> Tensor:
     """(I - 1 πᵀ) walk, with zeros for nodes without keys.
 
-    Taken out of U_0 as well, for rounding would else eat what is left when walks are long.
+    Also applied to U_0: otherwise rounding errors would dominate after long walks.
     """
     share = (degree.double() / degree.sum().clamp_min(1))[:, 0].numpy()
-    # numpy adds rows one by one; in torch the order may depend on the number of threads
+    # numpy adds rows one by one; torch's order may depend on the number of threads
     shared = np.einsum("n,nc->c", share, walk.numpy()).astype(np.float32)
     return (walk - torch.from_numpy(shared)).masked_fill_(degree == 0, 0)
 
@@ -76,12 +77,12 @@ def _signs(rows: int, columns: int, seed: int) -> Tensor:
 
 
 def _standardised_(x: Tensor) -> Tensor:
-    """Columns with mean 0 and deviation 1; those that are all alike become 0."""
+    """Columns with mean 0 and standard deviation 1; constant columns become 0."""
     if not len(x):
         return x
     values = x.numpy()
     values -= values.mean(0, dtype=np.float64).astype(np.float32)
     squares = np.einsum("nc,nc->c", values, values, dtype=np.float64)
-    spread = np.sqrt(squares / len(values)).astype(np.float32)
-    values /= np.where(spread > 0, spread, np.float32(1))
+    std = np.sqrt(squares / len(values)).astype(np.float32)
+    values /= np.where(std > 0, std, np.float32(1))
     return x

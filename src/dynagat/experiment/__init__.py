@@ -1,21 +1,21 @@
-"""Experiments as values: Benchmark, run, Record, Store of records; who executes runs; tuning."""
+"""Experiments as values: benchmarks, runs, their records, the store of records, and tuning."""
 
 from dynagat.experiment.benchmark import (
     Benchmark,
     Published,
     Settings,
-    Specimen,
     fidelity,
     revive,
     run,
     validate,
 )
-from dynagat.experiment.execute import Job, execute
+from dynagat.experiment.execution import Job, execute
+from dynagat.experiment.jobs import Request, jobs_of, run_lacking
 from dynagat.experiment.record import Record, key_of
 from dynagat.experiment.settings import as_published, departure, departures, grid
 from dynagat.experiment.store import Store
 from dynagat.experiment.study import Study
-from dynagat.experiment.tune import Tuned, tune
+from dynagat.experiment.trials import Tuned, tune
 from dynagat.experiment.tuning import Tuning
 
 __all__ = [
@@ -23,8 +23,8 @@ __all__ = [
     "Job",
     "Published",
     "Record",
+    "Request",
     "Settings",
-    "Specimen",
     "Store",
     "Study",
     "Tuned",
@@ -35,9 +35,11 @@ __all__ = [
     "execute",
     "fidelity",
     "grid",
+    "jobs_of",
     "key_of",
     "revive",
     "run",
+    "run_lacking",
     "tune",
     "validate",
 ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime, timezone
 from typing import Any, Literal, Protocol
@@ -13,149 +13,47 @@ from typing import Any, Literal, Protocol
 import torch
 from torch import nn
 
-from dynagat.experiment import settings, surroundings
+from dynagat.analysis.attentive import look
+from dynagat.analysis.glance import glance
+from dynagat.experiment import environment, settings
 from dynagat.experiment.record import Record, key_of
-from dynagat.training import Outcome, Round, Schedule, Task, fit
+from dynagat.metrics import Metric
+from dynagat.prediction.prediction import MicroscopeInput, Prediction
+from dynagat.training import Outcome, Round, Schedule, fit
 
 Watch = Callable[[Round], None]
-Heads = Mapping[str, tuple[int, ...]]  # of each mechanism
-Look = Callable[..., Mapping[str, Any]]  # at a network, given its task's specimen and its marks
+Heads = Mapping[str, tuple[int, ...]]  # numbers of heads, by mechanism
+PARTS = ("data", "network", "task", "schedule")
 
 
 class Data(Protocol):
-    """A frozen record of the data's settings."""
+    """A frozen dataclass of the data's settings."""
 
-    def load(self, seed: int) -> Any: ...
+    def load(self, seed: int) -> Any:
+        """The problem, of the kind that the task expects."""
+        ...
 
     def missing(self) -> str | None:
-        """How to get the data if they are not there; None if they are."""
+        """How to get the data if they are missing; None if they are present."""
         ...
 
 
-class Network(Protocol):
-    """A frozen record of the network's settings, `heads` among them."""
+class NetworkSettings(Protocol):
+    """A frozen dataclass of the network's settings, `heads` among them."""
 
     @property
     def heads(self) -> int: ...
 
-    def build(self, data: Any, mechanism: str) -> nn.Module: ...
+    def build(self, problem: Any, mechanism: str) -> nn.Module: ...
 
 
 class TaskSettings(Protocol):
-    """A frozen record of how the network is asked and judged."""
+    """A frozen dataclass of how the network is trained and scored.
 
-    def on(self, data: Any, schedule: Schedule) -> Task: ...
-
-    def metrics(self, task: Any, network: nn.Module, outcome: Outcome) -> dict[str, float]: ...
-
-    def exhibits(self, task: Any, network: Any) -> dict[str, Any]:
-        """What pictures are drawn from, as plain lists."""
-        ...
-
-    def specimen(self, task: Any) -> Any:
-        """What the network is given when its attention is looked at: arguments of its forward.
-
-        A `Specimen` where marks go with them.
-        """
-        ...
-
-
-@dataclass(frozen=True, eq=False)
-class Specimen:
-    """Arguments of a network's forward, and what `how_attentive` is told of nodes and edges."""
-
-    given: Any
-    marks: Mapping[str, Any]  # "noise", "labels"
-
-    @classmethod
-    def of(cls, found: Any) -> Specimen:
-        return found if isinstance(found, cls) else cls(found, {})
-
-
-@dataclass(frozen=True)
-class Published:
-    """A number that the paper prints, and where."""
-
-    where: str  # "Figure 3"
-    mechanism: str
-    heads: int | None  # None where it does not say
-    settings: Mapping[str, Any]  # by last names: {"k": 10}
-    metric: str
-    mean: float  # in the metric's own unit: a share, not per cent
-    std: float | None = None
-    n: int = 1
-    divided_by: Literal["n - 1", "n"] = "n - 1"  # the squares behind std (D23)
-
-
-@dataclass(frozen=True)
-class Benchmark:
-    """What is compared, on what, how, and what the paper reports of it.
-
-    Only data, network, task and schedule have settings, and they determine a run together with the
-    mechanism and the seed. `revision` is raised when the same settings come to mean something else.
-    What a run starts from, before anybody sets anything, is `base`: it may be another for another
-    mechanism (`tuned`), and for another data set (`by_dataset`).
+    With a method `check(network_settings)`, it may refuse networks that it does not fit.
     """
 
-    name: str
-    title: str
-    source: str
-    data: Data
-    network: Network
-    task: TaskSettings
-    schedule: Schedule
-    mechanisms: Heads  # to compare
-    seeds: range
-    metric: str  # the one that tables show
-    smoke: tuple[str, ...]  # settings that make a run short
-    published: tuple[Published, ...] = ()
-    revision: int = 1
-    sweep: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)  # all run, if none is set
-    search: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)  # the grid of `tune`
-    tuned: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # what it chose
-    by_dataset: Mapping[str, Settings] = field(default_factory=dict)  # "": of any other
-    microscope: Literal["whole", "glance", "none"] = "whole"  # how runs are looked at
-    caveats: Mapping[str, str] = field(default_factory=dict)  # of settings: {"k=3": "too easy"}
-    published_heads: Mapping[str, Heads] = field(default_factory=dict)  # by data set, if others
-
-    @property
-    def settings(self) -> Settings:
-        return Settings(self.data, self.network, self.task, self.schedule)
-
-    def base(self, mechanism: str, dataset: str | None = None) -> Settings:
-        """The settings to start from."""
-        found = self.settings
-        if dataset is not None and self.by_dataset:
-            found = self.by_dataset.get(dataset) or self.by_dataset[""]
-            found = settings.with_values(found, {"data.dataset": dataset})
-        tuned = self.tuned.get(mechanism, {})
-        by_path = {settings.resolve(found, name): value for name, value in tuned.items()}
-        return settings.with_values(found, by_path)
-
-    def heads(self, dataset: str | None, published: bool) -> Heads:
-        """Those to run with, where nobody says."""
-        name = dataset or str(getattr(self.data, "dataset", ""))
-        return {**self.mechanisms, **(self.published_heads.get(name, {}) if published else {})}
-
-    def with_settings(self, new: Settings) -> Benchmark:
-        return replace(self, **{name: getattr(new, name) for name in PARTS})
-
-    def with_heads(self, heads: int) -> Benchmark:
-        return self.with_settings(settings.with_values(self.settings, {"network.heads": heads}))
-
-    def as_recorded(self, record: Record) -> Benchmark:
-        """The benchmark under the settings that a record has."""
-        if record.settings.get("revision") != self.revision:
-            raise ValueError(f"run {record.key} is of another revision of {self.name}")
-        told = {name: value for name, value in record.settings.items() if name != "revision"}
-        start = self.base(record.mechanism, told["data"].get("dataset"))
-        return self.with_settings(settings.restored(start, told))
-
-    def key(self, mechanism: str, seed: int) -> str:
-        return key_of(self.name, mechanism, seed, self._told())
-
-    def _told(self) -> dict[str, Any]:
-        return settings.as_dict(self.settings, whole=False) | {"revision": self.revision}
+    def prepare(self, problem: Any, schedule: Schedule) -> Prediction: ...
 
 
 @dataclass(frozen=True)
@@ -163,43 +61,149 @@ class Settings:
     """The parts of a benchmark that can be set."""
 
     data: Data
-    network: Network
+    network: NetworkSettings
     task: TaskSettings
     schedule: Schedule
 
     def __post_init__(self) -> None:
-        """A task may refuse networks that it can't be asked of: `check`, if it has that."""
         check = getattr(self.task, "check", None)
         if check is not None:
             check(self.network)
 
 
-PARTS = ("data", "network", "task", "schedule")
+@dataclass(frozen=True)
+class Published:
+    """A number that was published, and where."""
+
+    where: str  # "Figure 3"
+    mechanism: str
+    heads: int | None  # None where the source does not say
+    settings: Mapping[str, Any]  # by their short names: {"k": 10}
+    metric: Metric
+    mean: float  # in the metric's own unit: a fraction, not per cent
+    std: float | None = None
+    n: int = 1
+    divided_by: Literal["n - 1", "n"] = "n - 1"  # how the source computes std (D23)
+
+    @classmethod
+    def from_percents(
+        cls,
+        where: str,
+        table: Mapping[tuple[str, int], tuple[float, float]],
+        metric: Metric,
+        n: int,
+        divided_by: Literal["n - 1", "n"] = "n - 1",
+        **settings: Any,
+    ) -> Iterator[Published]:
+        """The numbers of a table of (mean, std) in per cent, by mechanism and heads."""
+        for (mechanism, heads), (mean, std) in table.items():
+            mean, std = round(mean / 100, 6), round(std / 100, 6)
+            yield cls(where, mechanism, heads, settings, metric, mean, std, n, divided_by)
 
 
-def run(
-    benchmark: Benchmark,
-    mechanism: str,
-    seed: int,
-    watch: Watch = lambda _: None,
-    look: Look | None = None,
-) -> Record:
-    """Load, build, fit, measure. Draws from generators of its own, whatever ran before.
+def no_extras(findings: Any) -> None:
+    """For a benchmark about which the report has nothing special to show."""
 
-    What `look` finds when all is done goes into the exhibits, as "microscope".
+
+@dataclass(frozen=True)
+class Benchmark:
+    """What is compared, on which data, how, and which results were published.
+
+    Data, network, task and schedule have the settings; together with the mechanism and the seed
+    they determine a run. `revision` is raised when the same settings come to mean something else.
+    A run starts from `base`, which may depend on the mechanism (`tuned`) and on the data set
+    (`by_dataset`).
     """
-    torch.optim.Adam([torch.zeros(1)])  # the first of a process imports for seconds: no run's time
+
+    name: str
+    title: str
+    source: str
+    data: Data
+    network: NetworkSettings
+    task: TaskSettings
+    schedule: Schedule
+    mechanisms: Heads  # to compare
+    seeds: range
+    metric: Metric  # the one that tables show
+    smoke: tuple[str, ...]  # settings for a quick trial run
+    published: tuple[Published, ...] = ()
+    revision: int = 1
+    sweep: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)  # run all unless one is set
+    search: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)  # the grid of `tune`
+    tuned: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # chosen by `tune`
+    by_dataset: Mapping[str, Settings] = field(default_factory=dict)  # "": for any other
+    microscope: Literal["whole", "glance", "none"] = "whole"  # how runs are analysed
+    caveats: Mapping[str, str] = field(default_factory=dict)  # of settings: {"k=3": "too easy"}
+    published_heads: Mapping[str, Heads] = field(default_factory=dict)  # of the released code
+    extras: Callable[[Any], Any] = no_extras  # report.Findings -> report.Extras of this benchmark
+
+    def __post_init__(self) -> None:
+        if not self.metric.higher_is_better and self.schedule.stop_at == Schedule.stop_at:
+            raise ValueError(
+                f"stop_at of {self.name} must be set, such as 0: {self.metric.title} is an error, "
+                f"and training would stop at {Schedule.stop_at}"
+            )
+
+    @property
+    def settings(self) -> Settings:
+        return Settings(self.data, self.network, self.task, self.schedule)
+
+    def base(self, mechanism: str, dataset: str | None = None) -> Settings:
+        """The settings that a run of a mechanism starts from."""
+        start = self.settings
+        if dataset is not None and self.by_dataset:
+            start = self.by_dataset.get(dataset) or self.by_dataset[""]
+            start = settings.with_values(start, {"data.dataset": dataset})
+        tuned = self.tuned.get(mechanism, {})
+        by_path = {settings.resolve(start, name): value for name, value in tuned.items()}
+        return settings.with_values(start, by_path)
+
+    def with_settings(self, new: Settings) -> Benchmark:
+        return replace(self, **{name: getattr(new, name) for name in PARTS})
+
+    def with_heads(self, heads: int) -> Benchmark:
+        return self.with_settings(settings.with_values(self.settings, {"network.heads": heads}))
+
+    def check_mechanism(self, name: str) -> None:
+        if name not in self.mechanisms:
+            known = ", ".join(self.mechanisms)
+            raise ValueError(f"{self.name} has no mechanism {name!r}; it has {known}")
+
+    def as_recorded(self, record: Record) -> Benchmark:
+        """The benchmark under the settings of a record."""
+        if record.settings.get("revision") != self.revision:
+            raise ValueError(f"run {record.key} is of another revision of {self.name}")
+        stored = {name: value for name, value in record.settings.items() if name != "revision"}
+        start = self.base(record.mechanism, stored["data"].get("dataset"))
+        return self.with_settings(settings.restored(start, stored))
+
+    def key(self, mechanism: str, seed: int) -> str:
+        return key_of(self.name, mechanism, seed, self.stored_settings())
+
+    def stored_settings(self) -> dict[str, Any]:
+        """What a record stores of the settings."""
+        return settings.as_stored(self.settings) | {"revision": self.revision}
+
+
+def run(benchmark: Benchmark, mechanism: str, seed: int, watch: Watch = lambda _: None) -> Record:
+    """Load the data, build and train the network, measure it, and put it under the microscope.
+
+    Uses random generators of its own, so a run does not depend on what ran before.
+    """
+    torch.optim.Adam([torch.zeros(1)])  # the first one of a process imports modules for seconds
     started = time.perf_counter()
     created = datetime.now(timezone.utc).isoformat(timespec="seconds")
-    with surroundings.peak_memory() as peak, torch.random.fork_rng(devices=[]):
-        network, task, outcome = _fitted(benchmark, mechanism, seed, watch)
-        network.load_state_dict(outcome.best_state)
-        metrics = benchmark.task.metrics(task, network, outcome)
-        exhibits = benchmark.task.exhibits(task, network)
-    seconds = round(time.perf_counter() - started, 3)
-    if look is not None:
-        seen = Specimen.of(benchmark.task.specimen(task))
-        exhibits = exhibits | {"microscope": look(network, seen.given, **seen.marks)}
+    with torch.random.fork_rng(devices=[]):
+        with environment.peak_memory() as peak:
+            network, prediction, outcome = _train(benchmark, mechanism, seed, watch)
+            network.load_state_dict(outcome.best_state)
+            metrics = prediction.metrics(network, outcome)
+            exhibits = prediction.exhibits(network)
+        seconds = round(time.perf_counter() - started, 3)
+        if benchmark.microscope != "none":
+            analyse = look if benchmark.microscope == "whole" else glance
+            given = prediction.microscope_input()
+            exhibits = exhibits | {"microscope": analyse(network, given.inputs, **given.marks)}
     return Record(
         key=benchmark.key(mechanism, seed),
         benchmark=benchmark.name,
@@ -207,15 +211,15 @@ def run(
         heads=benchmark.network.heads,
         seed=seed,
         fidelity=fidelity(benchmark),
-        settings=benchmark._told(),
+        settings=benchmark.stored_settings(),
         metrics=metrics,
         history=[asdict(each) for each in outcome.history],
         ended=outcome.ended,
         converged=outcome.ended in ("perfect", "patience") and _are_finite(metrics),
         seconds=seconds,
         peak_memory_bytes=peak.bytes,
-        versions=surroundings.versions(),
-        commit=surroundings.commit(),
+        versions=environment.versions(),
+        commit=environment.commit(),
         created=created,
         exhibits=exhibits,
         round_seconds=[[round(part, 4) for part in each] for each in outcome.seconds],
@@ -226,38 +230,37 @@ def run(
 def validate(
     benchmark: Benchmark, mechanism: str, seed: int, watch: Watch = lambda _: None
 ) -> Outcome:
-    """Load, build, fit, as `run` does; but nothing is asked of the test data."""
+    """Train as `run` does, but never touch the test data."""
     with torch.random.fork_rng(devices=[]):
-        return _fitted(benchmark, mechanism, seed, watch)[2]
+        return _train(benchmark, mechanism, seed, watch)[2]
 
 
-def _fitted(
+def _train(
     benchmark: Benchmark, mechanism: str, seed: int, watch: Watch
-) -> tuple[nn.Module, Task, Outcome]:
-    """Sets the seed of torch's own generator."""
-    if mechanism not in benchmark.mechanisms:
-        known = ", ".join(benchmark.mechanisms)
-        raise ValueError(f"{benchmark.name} has no mechanism {mechanism!r}; it has {known}")
-    torch.manual_seed(seed)
-    data = benchmark.data.load(seed)
-    network = benchmark.network.build(data, mechanism)
-    task = benchmark.task.on(data, benchmark.schedule)
+) -> tuple[nn.Module, Prediction, Outcome]:
+    network, prediction = _build(benchmark, mechanism, seed)
     generator = torch.Generator().manual_seed(seed)
-    schedule = benchmark.schedule.of(mechanism)
-    return network, task, fit(network, task, schedule, generator, watch)
+    schedule = benchmark.schedule.for_mechanism(mechanism)
+    return network, prediction, fit(network, prediction, schedule, generator, watch)
+
+
+def _build(benchmark: Benchmark, mechanism: str, seed: int) -> tuple[nn.Module, Prediction]:
+    """Seeds torch's global generator, which draws the initial weights and dropout."""
+    benchmark.check_mechanism(mechanism)
+    torch.manual_seed(seed)
+    problem = benchmark.data.load(seed)
+    network = benchmark.network.build(problem, mechanism)
+    return network, benchmark.task.prepare(problem, benchmark.schedule)
 
 
 def revive(
     benchmark: Benchmark, mechanism: str, seed: int, weights: bytes
-) -> tuple[nn.Module, Specimen]:
-    """The network of a run as it was at its end, and the specimen to look at it with."""
+) -> tuple[nn.Module, MicroscopeInput]:
+    """The trained network of a run from its saved weights, and what the microscope runs it on."""
     with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
-        data = benchmark.data.load(seed)
-        network = benchmark.network.build(data, mechanism)
-        task = benchmark.task.on(data, benchmark.schedule)
+        network, prediction = _build(benchmark, mechanism, seed)
     network.load_state_dict(torch.load(io.BytesIO(weights), weights_only=True))
-    return network, Specimen.of(benchmark.task.specimen(task))
+    return network, prediction.microscope_input()
 
 
 def _saved(network: nn.Module) -> bytes:
@@ -267,11 +270,11 @@ def _saved(network: nn.Module) -> bytes:
 
 
 def fidelity(benchmark: Benchmark) -> str:
-    """Which of the two readings of the paper the departures make; "changed" if neither."""
-    now = settings.flat(settings.as_dict(benchmark.settings))
+    """ "corrected" or "as-published", by the values of all departures; "changed" if neither."""
+    values = settings.values_of(benchmark.settings)
     marks = list(settings.departures(benchmark.settings))
     for name, side in (("corrected", "corrected"), ("as-published", "published")):
-        if all(now[m.path] == settings.as_dict(getattr(m, side)) for m in marks):
+        if all(values[mark.path] == settings.as_dict(getattr(mark, side)) for mark in marks):
             return name
     return "changed"
 

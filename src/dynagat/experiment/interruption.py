@@ -1,4 +1,4 @@
-"""uninterrupted: Ctrl-C waits for the end of a block, or of the function that it decorates."""
+"""uninterrupted: delay Ctrl-C until a block, or a decorated function, has ended."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from contextlib import contextmanager
 
 @contextmanager
 def uninterrupted() -> Iterator[None]:
-    """For what must not be left half done. Where Ctrl-C means something else, it still does."""
-    means_stop = signal.getsignal(signal.SIGINT) is signal.default_int_handler
-    if not means_stop or threading.current_thread() is not threading.main_thread():
+    """For work that must not be left half done. Existing SIGINT handlers are kept."""
+    is_default = signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    if not is_default or threading.current_thread() is not threading.main_thread():
         yield
         return
     caught: list[int] = []

@@ -1,4 +1,4 @@
-"""Progress: how far the runs are and how long they will take, on standard error."""
+"""Progress of runs and the time left, on standard error."""
 
 from __future__ import annotations
 
@@ -11,26 +11,26 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
-from dynagat.experiment.execute import Job
+from dynagat.experiment.execution import Job
 from dynagat.experiment.record import Record
-from dynagat.experiment.settings import as_dict, flat
+from dynagat.experiment.settings import flat, values_of
 from dynagat.training import Round
 
-SILENCE = 20  # seconds after which a plain stream hears of runs that go on
+SILENCE = 20  # seconds after which a plain stream gets a line about a running run
 
 
 class Progress:
-    """A line per run that goes on, and one for all; on a plain stream, one per finished run and,
-    after some silence, one of a run that goes on."""
+    """In a terminal, a line for each running run and one for all. On a plain stream, a line for
+    each finished run and, after some silence, for a running one."""
 
     def __init__(self, console: Console, jobs: list[Job]) -> None:
         self.console, self.jobs = console, jobs
         self.started = time.perf_counter()
-        self.varied = _varied(jobs)
-        self.begun: dict[str, float] = {}
+        self.varied = _varied_settings(jobs)
+        self.start_times: dict[str, float] = {}
         self.latest: dict[str, tuple[Job, Round]] = {}
         self.finished: list[Record] = []
-        self.spoke = self.started
+        self.last_line = self.started
         self.live = Live(console=console, refresh_per_second=4, transient=True)
 
     def __enter__(self) -> Progress:
@@ -47,47 +47,46 @@ class Progress:
     def stop(self) -> None:
         self.live.stop()
 
-    def watch(self, job: Job, seen: Round) -> None:
-        self.begun.setdefault(job.key, time.perf_counter())
-        self.latest[job.key] = (job, seen)
-        if not self.console.is_terminal and time.perf_counter() - self.spoke > SILENCE:
-            self._say(f"{self._line(job, seen).strip()}; {self._all()}")
+    def watch(self, job: Job, here: Round) -> None:
+        self.start_times.setdefault(job.key, time.perf_counter())
+        self.latest[job.key] = (job, here)
+        if not self.console.is_terminal and time.perf_counter() - self.last_line > SILENCE:
+            self._print(f"{self._line(job, here).strip()}; {self._all()}")
         self._draw()
 
     def finish(self, record: Record) -> None:
         self.latest.pop(record.key, None)
         self.finished.append(record)
-        done = f"{len(self.finished)}/{len(self.jobs)}"
-        name = self._name(record.mechanism, record.heads, record.seed, record.settings)
+        count = f"{len(self.finished)}/{len(self.jobs)}"
+        name = self._name(record.mechanism, record.heads, record.seed, flat(record.settings))
         metrics = " ".join(f"{key}={value:.4f}" for key, value in record.metrics.items())
-        line = f"{done} {name} {record.ended} in {record.seconds:.1f} s: {metrics}"
-        self._say(line)
+        self._print(f"{count} {name} {record.ended} in {record.seconds:.1f} s: {metrics}")
         self._draw()
 
-    def _say(self, line: str) -> None:
+    def _print(self, line: str) -> None:
         self.console.print(line, markup=False, highlight=False, soft_wrap=True)
-        self.spoke = time.perf_counter()
+        self.last_line = time.perf_counter()
 
     def _draw(self) -> None:
-        lines = [self._line(job, seen) for job, seen in list(self.latest.values())]
+        lines = [self._line(job, here) for job, here in list(self.latest.values())]
         lines.append(self._all())
         self.live.update(Text("\n".join(lines)))
 
-    def _line(self, job: Job, seen: Round) -> str:
+    def _line(self, job: Job, here: Round) -> str:
         limit = job.benchmark.schedule.max_rounds
-        spent = time.perf_counter() - self.begun[job.key]
-        left = spent / seen.round * (limit - seen.round)
-        told = as_dict(job.benchmark.settings)
-        name = self._name(job.mechanism, job.benchmark.network.heads, job.seed, told)
+        spent = time.perf_counter() - self.start_times[job.key]
+        left = spent / here.round * (limit - here.round)
+        values = values_of(job.benchmark.settings)
+        name = self._name(job.mechanism, job.benchmark.network.heads, job.seed, values)
         return (
             f"  {name}: "
-            f"round {seen.round}/{limit} loss {seen.loss:.4f} valid {seen.valid:.4f} "
+            f"round {here.round}/{limit} loss {here.loss:.4f} valid {here.valid:.4f} "
             f"(at most {clock(left)} left)"
         )
 
-    def _name(self, mechanism: str, heads: int, seed: int, settings: Mapping[str, Any]) -> str:
-        values = flat(settings)
-        varied = "".join(f" {path.split('.')[-1]}={values[path]}" for path in self.varied)
+    def _name(self, mechanism: str, heads: int, seed: int, values: Mapping[str, Any]) -> str:
+        shown = [path for path in self.varied if path in values]  # records leave out some
+        varied = "".join(f" {path.split('.')[-1]}={values[path]}" for path in shown)
         return f"{mechanism} heads={heads}{varied} seed={seed}"
 
     def _all(self) -> str:
@@ -97,10 +96,10 @@ class Progress:
         return f"{done} of {total} runs, {clock(spent)} so far{left}"
 
 
-def _varied(jobs: list[Job]) -> list[str]:
-    """The settings in which the jobs differ, but the heads, which are always told."""
-    told = [flat(as_dict(job.benchmark.settings)) for job in jobs]
-    paths = [path for path in told[0] if any(each[path] != told[0][path] for each in told)]
+def _varied_settings(jobs: list[Job]) -> list[str]:
+    """The settings in which the jobs differ, except the heads, which are always shown."""
+    every = [values_of(job.benchmark.settings) for job in jobs]
+    paths = [path for path in every[0] if any(each[path] != every[0][path] for each in every)]
     return [path for path in paths if not path.endswith(".heads")]
 
 

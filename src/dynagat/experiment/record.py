@@ -1,4 +1,4 @@
-"""Record: what a run was, what came of it, and what it came from. JSON in, JSON out."""
+"""Record: the result of one run, with everything that determined it. Read and written as JSON."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from dynagat.experiment.settings import flat
 
 @dataclass(frozen=True, eq=False)
 class Record:
-    """One run. `key` is a hash of all that determines the result, so equal keys are equal runs."""
+    """One run. `key` is a hash of all that determines the result: equal keys mean equal runs."""
 
     key: str
     benchmark: str
@@ -32,54 +32,58 @@ class Record:
     versions: Mapping[str, str]
     commit: str
     created: str
-    exhibits: Mapping[str, Any] = field(default_factory=dict)  # what pictures are drawn from
-    round_seconds: list[list[float]] = field(default_factory=list)  # training and evaluation
-    weights: bytes | None = field(default=None, repr=False)  # as torch saves them; not in the JSON
+    exhibits: Mapping[str, Any] = field(default_factory=dict)  # what figures are drawn from
+    round_seconds: list[list[float]] = field(default_factory=list)  # training, evaluation
+    weights: bytes | None = field(default=None, repr=False)  # of torch.save; not in the JSON
 
     def setting(self, name: str) -> Any:
-        """By its last name: record.setting("k")."""
+        """A setting by the last part of its name: record.setting("k")."""
         return next(v for path, v in flat(self.settings).items() if path.split(".")[-1] == name)
 
     def to_json(self) -> str:
-        """One line, of all but the weights."""
-        told = {name: value for name, value in vars(self).items() if name != "weights"}
-        return json.dumps(plain(told), allow_nan=False, separators=(",", ":"))
+        """One line with everything except the weights."""
+        values = {name: value for name, value in vars(self).items() if name != "weights"}
+        return json.dumps(plain(values), allow_nan=False, separators=(",", ":"))
 
     @classmethod
     def from_json(cls, line: str) -> Record:
-        """The record of a line, or a sentence that says why it is none."""
+        """The record of a line; a ValueError says why a line is not one."""
         try:
-            found = json.loads(line)
+            values = json.loads(line)
         except ValueError as error:
             raise ValueError(f"a record must be one line of JSON, but {error}") from None
-        if not isinstance(found, dict):
-            raise ValueError(f"a record must be a JSON object, but is a {type(found).__name__}")
+        if not isinstance(values, dict):
+            raise ValueError(f"a record must be a JSON object, but is a {type(values).__name__}")
         names = {each.name for each in fields(cls)} - {"weights"}
-        missing = names - set(found) - {"exhibits", "round_seconds"}
-        if missing or set(found) - names:
-            odd = f"lacks {sorted(missing)}" if missing else f"has {sorted(set(found) - names)}"
+        missing = names - set(values) - {"exhibits", "round_seconds"}
+        if missing or set(values) - names:
+            odd = f"lacks {sorted(missing)}" if missing else f"has {sorted(set(values) - names)}"
             raise ValueError(f"a record must have the fields of this version, but it {odd}")
-        found["metrics"] = _numbers(found["metrics"], "metrics")
-        if not isinstance(found["history"], list):
-            kind = type(found["history"]).__name__
+        values["metrics"] = _numbers(values["metrics"], "metrics")
+        if not isinstance(values["history"], list):
+            kind = type(values["history"]).__name__
             raise ValueError(f"a record's history must be a JSON array, but is a {kind}")
-        found["history"] = [_numbers(each, "history") for each in found["history"]]
-        record = cls(**found)
-        told = key_of(record.benchmark, record.mechanism, record.seed, record.settings)
-        if told != record.key:
-            raise ValueError(f"the key {record.key} is not that of the record's settings, {told}")
+        values["history"] = [_numbers(each, "history") for each in values["history"]]
+        record = cls(**values)
+        key = key_of(record.benchmark, record.mechanism, record.seed, record.settings)
+        if key != record.key:
+            raise ValueError(f"the key {record.key} does not fit the record's settings ({key})")
         return record
 
 
 def key_of(benchmark: str, mechanism: str, seed: int, settings: Mapping[str, Any]) -> str:
     """A hash of all that determines the result of a run."""
-    told = [benchmark, mechanism, seed, settings]
-    text = json.dumps(told, sort_keys=True, allow_nan=False, separators=(",", ":"))
+    text = json.dumps(
+        [benchmark, mechanism, seed, settings],
+        sort_keys=True,
+        allow_nan=False,
+        separators=(",", ":"),
+    )
     return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
 def _numbers(values: Any, name: str) -> dict[str, float]:
-    """What `plain` made of numbers."""
+    """Numbers that `plain` wrote: None stands for nan."""
     if not isinstance(values, dict):
         kind = type(values).__name__
         raise ValueError(f"a record's {name} must be of JSON objects, but has a {kind}")
@@ -87,7 +91,7 @@ def _numbers(values: Any, name: str) -> dict[str, float]:
 
 
 def plain(value: Any) -> Any:
-    """JSON knows no nan: None stands for it."""
+    """What JSON can hold: None stands for nan and infinities."""
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, Mapping):

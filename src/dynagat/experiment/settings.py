@@ -1,7 +1,12 @@
-"""Settings: frozen records whose fields are set by name, and say where they depart from the paper.
+"""Settings: frozen dataclasses whose fields are set by name, `--set lr=0.01`.
 
-A field made by `departure` has two values: ours, and that of the paper's released code. Its number
-is that of docs/reproduction.md, so that D5 finds the field, and the field finds D5.
+A field made by `departure` has two values: ours, and that of the paper's released code. It carries
+the number of the entry in docs/reproduction.md that explains the difference.
+
+Records store settings by name, and their keys depend on them. So that old records stay valid,
+- a field with the metadata "added_later" is stored only if it differs from its default;
+- a field with the metadata "stored_as" is stored under that name, its old one;
+- a class lists the fields it no longer has, with the value they had, as `RETIRED`.
 """
 
 from __future__ import annotations
@@ -11,16 +16,16 @@ import math
 import types
 import typing
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, fields, is_dataclass, replace
+from dataclasses import Field, dataclass, field, fields, is_dataclass, replace
 from typing import Any, TypeVar
 
 T = TypeVar("T")
-MOST = 10_000  # numbers of a range
+MAX_RANGE = 10_000  # numbers that a range such as 0-9 may stand for
 
 
 @dataclass(frozen=True)
 class Departure:
-    """A field in which the corrected value is not that of the released code."""
+    """A field whose value in the corrected fidelity is not that of the released code."""
 
     path: str
     number: str
@@ -28,13 +33,16 @@ class Departure:
     published: Any
 
 
-def departure(corrected: Any, *, published: Any, number: str) -> Any:
+def departure(corrected: Any, *, published: Any, number: str, stored_as: str | None = None) -> Any:
     """A dataclass field with the corrected value as its default."""
-    return field(default=corrected, metadata={"published": published, "number": number})
+    metadata = {"published": published, "number": number}
+    return field(
+        default=corrected, metadata=metadata | ({"stored_as": stored_as} if stored_as else {})
+    )
 
 
 def departures(value: Any, prefix: str = "") -> Iterator[Departure]:
-    """All that a record, or a record inside of it, marks."""
+    """All departures of a dataclass and of those inside it."""
     for each in fields(value):
         path = f"{prefix}{each.name}"
         if is_dataclass(getattr(value, each.name)):
@@ -45,64 +53,84 @@ def departures(value: Any, prefix: str = "") -> Iterator[Departure]:
 
 
 def as_published(value: T) -> T:
-    """The record with every departure taken back."""
+    """A copy in which every departure has the value of the released code."""
     return with_values(value, {mark.path: mark.published for mark in departures(value)})
 
 
-def as_dict(value: Any, *, whole: bool = True) -> Any:
-    """Nested plain dicts and lists, what JSON can hold.
-
-    A field whose metadata say "later" came when there were records already: where it has its
-    default, they do not tell it (not `whole`), so that their keys stay what they are.
-    """
+def as_dict(value: Any) -> Any:
+    """Nested plain dicts and lists, which JSON can hold."""
     if is_dataclass(value):
-        told = [
-            (each.name, getattr(value, each.name))
-            for each in fields(value)
-            if whole or "later" not in each.metadata or getattr(value, each.name) != each.default
-        ]
-        return {name: as_dict(inner, whole=whole) for name, inner in told}
+        return {each.name: as_dict(getattr(value, each.name)) for each in fields(value)}
     if isinstance(value, (tuple, list)):
         return [as_dict(each) for each in value]
     return value
 
 
-def restored(value: T, plain: Mapping[str, Any]) -> T:
-    """The record that `as_dict` made this of, whole or not, given another of its kind."""
-    told = {**_untold(value), **flat(plain)}
-    return with_values(value, {p: tuple(v) if isinstance(v, list) else v for p, v in told.items()})
+def as_stored(value: Any, *, whole: bool = False) -> Any:
+    """Like `as_dict`, but as records store it; `whole` includes what they leave out."""
+    if not is_dataclass(value):
+        return as_dict(value)
+    named = [(each, getattr(value, each.name)) for each in fields(value)]
+    stored = {
+        _stored_name(each): as_stored(inner, whole=whole)
+        for each, inner in named
+        if whole or "added_later" not in each.metadata or inner != each.default
+    }
+    return stored | dict(getattr(value, "RETIRED", {}))
 
 
-def _untold(value: Any, prefix: str = "") -> dict[str, Any]:
-    """What a field that "came later" had in records that do not tell it."""
-    found = {}
-    for each in fields(value):
-        inner = getattr(value, each.name)
-        if is_dataclass(inner):
-            found |= _untold(inner, f"{prefix}{each.name}.")
-        elif "later" in each.metadata:
-            found[f"{prefix}{each.name}"] = each.default
-    return found
+def restored(value: T, stored: Mapping[str, Any]) -> T:
+    """The settings that `as_stored` wrote, given settings of the same classes."""
+    every: tuple[Field[Any], ...] = fields(value)  # pyright: ignore[reportArgumentType]
+    known = {name: each for each in every for name in (each.name, _stored_name(each))}
+    news = {each.name: each.default for each in every if "added_later" in each.metadata}
+    retired = getattr(value, "RETIRED", {})
+    for name, new in stored.items():
+        if name in retired and new == retired[name]:
+            continue
+        if name not in known:
+            kind, text = type(value).__name__, f"{name}={as_text(new)}"
+            if name in retired:
+                raise ValueError(
+                    f"{kind} no longer has the setting {name}; {text} can't be restored"
+                )
+            raise ValueError(f"{kind} has no setting {name!r}; a different version stored {text}")
+        own = known[name].name
+        inner = getattr(value, own)
+        if is_dataclass(inner) and isinstance(new, Mapping):
+            news[own] = restored(inner, new)
+        else:
+            news[own] = tuple(new) if isinstance(new, list) else new
+    return replace(value, **news)  # pyright: ignore[reportArgumentType]
+
+
+def _stored_name(each: Field[Any]) -> str:
+    return each.metadata.get("stored_as", each.name)
 
 
 def flat(settings: Mapping[str, Any]) -> dict[str, Any]:
     """{"data": {"k": 4}} -> {"data.k": 4}"""
-    found = {}
+    values = {}
     for name, value in settings.items():
         if isinstance(value, Mapping):
-            found |= {f"{name}.{inner}": each for inner, each in flat(value).items()}
+            values |= {f"{name}.{inner}": each for inner, each in flat(value).items()}
         else:
-            found[name] = value
-    return found
+            values[name] = value
+    return values
+
+
+def values_of(value: Any) -> dict[str, Any]:
+    """Plain values by dotted name: {"data.k": 4}"""
+    return flat(as_dict(value))
 
 
 def paths(value: Any) -> list[str]:
     """The dotted names of all fields."""
-    return list(flat(as_dict(value)))
+    return list(values_of(value))
 
 
 def resolve(value: Any, name: str) -> str:
-    """The dotted name that `name` stands for: itself, or the only one that ends in it."""
+    """The dotted name that `name` abbreviates: the only one that ends in it."""
     known = paths(value)
     if name in known:
         return name
@@ -115,7 +143,7 @@ def resolve(value: Any, name: str) -> str:
 
 
 def with_values(value: T, news: Mapping[str, Any]) -> T:
-    """A copy with the fields at dotted paths replaced: at once, for one may need another."""
+    """A copy with the fields at dotted paths replaced, all at once: some depend on others."""
     inner: dict[str, dict[str, Any]] = {}
     for path, new in news.items():
         name, _, rest = path.partition(".")
@@ -128,7 +156,7 @@ def with_values(value: T, news: Mapping[str, Any]) -> T:
 
 
 def grid(value: T, assignments: list[str]) -> list[T]:
-    """The records that texts "name=value" ask for; "k=4-6" and "lr=0.1,0.01" ask for several."""
+    """All settings that texts "name=value" stand for; "k=4-6" and "lr=0.1,0.01" are several."""
     choices = dict(parse_settings(value, assignments))
     return [
         with_values(value, dict(zip(choices, news, strict=True)))
@@ -138,14 +166,14 @@ def grid(value: T, assignments: list[str]) -> list[T]:
 
 def parse_settings(value: Any, assignments: list[str]) -> list[tuple[str, list[Any]]]:
     """The dotted name and the values of each text."""
-    found = []
+    parsed = []
     for text in assignments:
         name, equals, rest = text.partition("=")
         if not equals:
             raise ValueError(f"a setting must be written name=value, but is {text!r}")
         path = resolve(value, name.strip())
-        found.append((path, _parse_several(path, _kind(value, path), rest.strip())))
-    return found
+        parsed.append((path, _parse_several(path, _kind(value, path), rest.strip())))
+    return parsed
 
 
 def _kind(value: Any, path: str) -> Any:
@@ -165,7 +193,7 @@ def _parse_several(path: str, kind: Any, text: str) -> list[Any]:
 
 
 def parse_choices(value: Any, assignment: str) -> tuple[str, tuple[Any, ...]]:
-    """The dotted name and the values of "bias=true,false"; tuples are parted as in "a=1,2;3,4"."""
+    """The dotted name and the values of "bias=true,false"; for tuples, "a=1,2;3,4"."""
     name, equals, rest = assignment.partition("=")
     if not equals:
         raise ValueError(f"choices must be written name=value,value, but are {assignment!r}")
@@ -179,21 +207,21 @@ def parse_choices(value: Any, assignment: str) -> tuple[str, tuple[Any, ...]]:
 
 
 def as_text(value: Any) -> str:
-    """As it is written after "name="."""
+    """As it is written after "name=" on the command line."""
     if isinstance(value, (tuple, list)):
         return ",".join(map(as_text, value))
     return str(value).lower() if value is None or isinstance(value, bool) else str(value)
 
 
 def short_name(value: Any, path: str) -> str:
-    """The last name of a dotted one, where it is enough."""
+    """The last part of a dotted name, if that is unambiguous."""
     last = path.split(".")[-1]
     return path if [each.split(".")[-1] for each in paths(value)].count(last) > 1 else last
 
 
 def parse_numbers(text: str, name: str) -> list[int]:
     """ "0-3,7" -> [0, 1, 2, 3, 7]"""
-    found: list[int] = []
+    result: list[int] = []
     for part in text.split(","):
         first, dash, last = part.partition("-")
         try:
@@ -203,10 +231,11 @@ def parse_numbers(text: str, name: str) -> list[int]:
         if not numbers:
             example = "numbers and ranges such as 0-3,7"
             raise ValueError(f"{name} must be {example}, but is {text!r}")
-        if numbers[-1] >= 2**63 or numbers[-1] - numbers[0] >= MOST:
-            raise ValueError(f"{name} must be at most {MOST:,} numbers below 2⁶³, but is {text!r}")
-        found += numbers
-    return list(dict.fromkeys(found))
+        if numbers[-1] >= 2**63 or numbers[-1] - numbers[0] >= MAX_RANGE:
+            limit = f"at most {MAX_RANGE:,} numbers below 2⁶³"
+            raise ValueError(f"{name} must be {limit}, but is {text!r}")
+        result += numbers
+    return list(dict.fromkeys(result))
 
 
 def _parse(path: str, kind: Any, text: str) -> Any:
@@ -226,10 +255,10 @@ def _parse(path: str, kind: Any, text: str) -> Any:
             raise ValueError(f"{path} must be true or false, but is {text!r}")
         return text.lower() == "true"
     try:
-        found = kind(text)
+        number = kind(text)
     except ValueError:
-        found = math.nan
-    if isinstance(found, float) and not math.isfinite(found):  # which JSON can't hold
+        number = math.nan
+    if isinstance(number, float) and not math.isfinite(number):  # JSON has no such numbers
         names = {int: "a whole number", float: "a number"}
         raise ValueError(f"{path} must be {names[kind]}, but is {text!r}")
-    return found
+    return number

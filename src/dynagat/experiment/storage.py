@@ -1,4 +1,4 @@
-"""opened: the SQLite file in which Optuna keeps trials, for one tuner at a time."""
+"""opened: the SQLite file in which Optuna keeps trials, for one tuning process at a time."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dynagat.experiment.store import PATIENCE, StoreError
+from dynagat.experiment.store import WAIT_SECONDS, StoreError
 from dynagat.files import lock
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def opened(path: Path) -> Iterator[RDBStorage]:
-    """The storage, for one tuner at a time: what another has running would count as lost."""
+    """Optuna's storage, locked: a second process would count running trials as lost."""
     if path.is_dir():
         raise StoreError(f"storage {path} is a folder, not a file")
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -25,8 +25,8 @@ def opened(path: Path) -> Iterator[RDBStorage]:
         try:
             lock(file, wait=False)
         except BlockingIOError:
-            sentence = f"storage {path} is in use by another tuner; wait, or name another"
-            raise StoreError(sentence) from None
+            message = f"storage {path} is in use by another process; wait, or name another file"
+            raise StoreError(message) from None
         storage = connect(path)
         try:
             yield storage
@@ -36,30 +36,30 @@ def opened(path: Path) -> Iterator[RDBStorage]:
 
 
 def connect(path: Path) -> RDBStorage:
-    """Optuna's storage in an SQLite file, which is made if it is not there."""
+    """Optuna's storage in an SQLite file, which is created if missing."""
     try:
         import optuna
         from sqlalchemy import URL
         from sqlalchemy.exc import SQLAlchemyError
     except ModuleNotFoundError as error:
-        needed = f"tuning needs {error.name}; pip install 'dynagat[suite]' brings it"
-        raise StoreError(needed) from None
+        message = f"tuning needs {error.name}; pip install 'dynagat[suite]' installs it"
+        raise StoreError(message) from None
 
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     _check(path)
     url = URL.create("sqlite", database=str(path)).render_as_string()
-    waiting = {"connect_args": {"timeout": PATIENCE}}
+    options = {"connect_args": {"timeout": WAIT_SECONDS}}
     try:
-        return optuna.storages.RDBStorage(url, engine_kwargs=waiting)
-    except (SQLAlchemyError, RuntimeError) as error:  # the latter: of another version of Optuna
+        return optuna.storages.RDBStorage(url, engine_kwargs=options)
+    except (SQLAlchemyError, RuntimeError) as error:  # or of another version of Optuna
         why = str(error).splitlines()[0]
         raise StoreError(f"storage {path} can't be used: {why}") from None
 
 
 def _check(path: Path) -> None:
-    """That the file is one of Optuna's, or can become one."""
+    """Refuse a file that Optuna did not write, unless it is empty."""
     try:
-        with closing(sqlite3.connect(path, timeout=PATIENCE)) as database:
+        with closing(sqlite3.connect(path, timeout=WAIT_SECONDS)) as database:
             names = {name for (name,) in database.execute("SELECT name FROM sqlite_master")}
             if names and not {"studies", "version_info"} <= names:
                 raise StoreError(f"storage {path} is a database of another program")

@@ -1,7 +1,7 @@
-"""Store: one SQLite file of records, append-only. What was added survives a kill at any moment.
+"""Store: one append-only SQLite file of records. Added records survive a kill at any moment.
 
-Write-ahead logging lets other processes read while one writes. A record goes in by one transaction,
-so a store holds whole records only.
+Write-ahead logging lets other processes read while one writes. A record is added in one
+transaction, so a store holds whole records only.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from dynagat.experiment.record import Record
 
 APPLICATION = 0x64796E61  # "dyna", in the file's header
 VERSION = 1
-PATIENCE = 60  # seconds to wait for another process
+WAIT_SECONDS = 60  # for another process that holds the file
 WEIGHTS = """CREATE TABLE IF NOT EXISTS weights (
        key TEXT PRIMARY KEY REFERENCES record (key), state BLOB NOT NULL
-     ) STRICT"""  # apart from the records, which are read as a whole; older stores have none
+     ) STRICT"""  # in a table of their own, since records are read often; older stores lack it
 SCHEMA = (
     """CREATE TABLE record (
          number INTEGER PRIMARY KEY, key TEXT NOT NULL UNIQUE, benchmark TEXT NOT NULL,
@@ -37,28 +37,28 @@ SCHEMA = (
 
 
 class StoreError(Exception):
-    """A store that can't be used, in a sentence."""
+    """A store that can't be used; the message says why."""
 
 
 class Store:
-    """Records by their key, in the order in which they were added.
+    """Records by key, in the order in which they were added.
 
     Args:
-        path: the file; it is made, with its folder, if it is not there.
-        must_exist: whether to refuse to make it.
+        path: the file; it and its folder are created if missing.
+        must_exist: whether a missing file is an error instead.
     """
 
     def __init__(self, path: Path | str, *, must_exist: bool = False) -> None:
         self.path = Path(path)
-        with self._told():
+        with self._explain_errors():
             if must_exist and not self.path.exists():
-                raise StoreError(f"store {self.path} does not exist; `dynagat run` makes it")
+                raise StoreError(f"store {self.path} does not exist; `dynagat run` creates it")
             if self.path.is_dir():
                 raise StoreError(f"store {self.path} is a folder, not a file")
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            self._database = sqlite3.connect(self.path, timeout=PATIENCE, isolation_level=None)
+            self._database = sqlite3.connect(self.path, timeout=WAIT_SECONDS, isolation_level=None)
         try:
-            with self._told():
+            with self._explain_errors():
                 self._open()
         except BaseException:
             self._database.close()
@@ -76,13 +76,13 @@ class Store:
         self._database.close()
 
     def add(self, record: Record) -> bool:
-        """Whether it was new; the same run is never stored twice. Its weights are kept with it."""
+        """Add a record with its weights. False if the store has it already."""
         with self._transaction():
             return self._insert(record)
 
     def _insert(self, record: Record) -> bool:
         row = (record.key, record.benchmark, record.to_json())
-        with self._told():
+        with self._explain_errors():
             done = self._database.execute(
                 "INSERT INTO record (key, benchmark, line) VALUES (?, ?, ?)"
                 " ON CONFLICT (key) DO NOTHING",
@@ -95,62 +95,62 @@ class Store:
         return done.rowcount == 1
 
     def weights(self, key: str) -> bytes | None:
-        """Those of a run, as torch saved them; None if the record came without them."""
+        """Saved weights of a run; None if the record was imported without them."""
         ask = self._database.execute
-        with self._told():
-            there = ask("SELECT count(*) FROM sqlite_master WHERE name = 'weights'").fetchone()[0]
+        with self._explain_errors():
+            has_table = ask("SELECT 1 FROM sqlite_master WHERE name = 'weights'").fetchone()
             query = "SELECT state FROM weights WHERE key = ?"
-            row = ask(query, (key,)).fetchone() if there else None
+            row = ask(query, (key,)).fetchone() if has_table else None
         return None if row is None else row[0]
 
     def keys(self) -> set[str]:
-        with self._told():
+        with self._explain_errors():
             return {key for (key,) in self._database.execute("SELECT key FROM record")}
 
     def get(self, key: str) -> Record | None:
-        with self._told():
-            found = self._database.execute("SELECT line FROM record WHERE key = ?", (key,))
-            row = found.fetchone()
+        with self._explain_errors():
+            rows = self._database.execute("SELECT line FROM record WHERE key = ?", (key,))
+            row = rows.fetchone()
         try:
             return None if row is None else Record.from_json(row[0])
         except ValueError as error:
             raise StoreError(f"store {self.path} was altered: {error}") from None
 
     def records(self, benchmarks: Iterable[str] = ()) -> list[Record]:
-        """All, or those of the benchmarks named."""
+        """All records, or those of some benchmarks."""
         names = list(benchmarks)
         where = f" WHERE benchmark IN ({', '.join('?' * len(names))})" if names else ""
         query = f"SELECT line FROM record{where} ORDER BY number"
-        with self._told():
+        with self._explain_errors():
             return [Record.from_json(line) for (line,) in self._database.execute(query, names)]
 
     def import_lines(self, lines: Iterable[str], source: str) -> int:
-        """Add all records of JSON lines, or none if one of them is bad; how many were new."""
+        """Add all records of JSON lines, or none if a line is bad; returns how many were new."""
         records = list(read_lines(lines, source))
         with self._transaction():
             return sum([self._insert(record) for record in records])
 
     @contextmanager
     def _transaction(self) -> Iterator[None]:
-        """All of a block, or nothing."""
-        with self._told():
+        """Commit all of a block, or nothing."""
+        with self._explain_errors():
             self._database.execute("BEGIN IMMEDIATE")
             try:
                 yield
                 self._database.execute("COMMIT")
             except BaseException:
-                if self._database.in_transaction:  # a full disk has ended it already
+                if self._database.in_transaction:  # a full disk has already ended it
                     self._database.execute("ROLLBACK")
                 raise
 
     def _open(self) -> None:
-        """Check that the file is ours, or make it ours if it is empty."""
+        """Check that the file is a store; an empty one becomes one."""
         ask = self._database.execute
         tables = ask("SELECT count(*) FROM sqlite_master").fetchone()[0]
         application = ask("PRAGMA application_id").fetchone()[0]
         version = ask("PRAGMA user_version").fetchone()[0]
         if tables == 0 and application == 0:
-            self._make()
+            self._create()
         elif application != APPLICATION:
             raise StoreError(f"store {self.path} is a database of another program")
         elif version != VERSION:
@@ -159,7 +159,7 @@ class Store:
                 "export its records with the dynagat that wrote it, and import them into a new one"
             )
 
-    def _make(self) -> None:
+    def _create(self) -> None:
         self._write_ahead()
         self._database.execute("BEGIN EXCLUSIVE")
         try:
@@ -173,8 +173,8 @@ class Store:
             raise
 
     def _write_ahead(self) -> None:
-        """SQLite does not wait for others that make the same change, so we do."""
-        latest = time.monotonic() + PATIENCE
+        """Retry while other processes do the same: SQLite does not wait for them."""
+        latest = time.monotonic() + WAIT_SECONDS
         while True:
             try:
                 self._database.execute("PRAGMA journal_mode = WAL")
@@ -185,19 +185,19 @@ class Store:
                 time.sleep(0.01)
 
     @contextmanager
-    def _told(self) -> Iterator[None]:
-        """Trouble with the file, in a sentence."""
+    def _explain_errors(self) -> Iterator[None]:
+        """Turn errors of SQLite and of the system into a StoreError."""
         try:
             yield
         except sqlite3.DatabaseError as error:
             if "readonly" in str(error) or "unable to open" in str(error):
                 raise StoreError(f"store {self.path} can't be written: {error}") from None
             if "not a database" in str(error):
-                raise StoreError(f"store {self.path} is not a database of dynagat's") from None
+                raise StoreError(f"store {self.path} is not a database of dynagat") from None
             if "disk is full" in str(error):
                 raise StoreError(
-                    f"store {self.path} can't grow, for the disk is full; "
-                    "the records in it are safe, and the same command goes on from there"
+                    f"store {self.path} can't grow: the disk is full; "
+                    "its records are safe, and the same command continues from there"
                 ) from None
             raise StoreError(f"store {self.path} can't be used: {error}") from None
         except OSError as error:
@@ -206,7 +206,7 @@ class Store:
 
 
 def read_lines(lines: Iterable[str], source: str) -> Iterator[Record]:
-    """The records of JSON lines; a bad line is told by its number."""
+    """The records of JSON lines; an error names the number of the bad line."""
     for number, line in enumerate(lines, start=1):
         if not line.strip():
             continue

@@ -1,7 +1,7 @@
-"""Study: the trials of a tuning, kept by Optuna in an SQLite file. What ended survives a kill.
+"""Study: the trials of a tuning, kept by Optuna in an SQLite file. Ended trials survive a kill.
 
-One process asks for trials and tells what came of them; workers add validation scores on the way.
-Ctrl-C waits for the file, so that no trial is left half told.
+One process creates and ends trials; workers report validation scores meanwhile. Ctrl-C waits for
+the file, so that no trial is left half written.
 """
 
 from __future__ import annotations
@@ -20,35 +20,35 @@ if TYPE_CHECKING:
     from optuna.storages import RDBStorage
     from optuna.trial import FrozenTrial
 
-LOOKS = 10  # at most, of the pruner at a run: each waits for the disk
+MAX_REPORTS = 10  # to the pruner in a run: each waits for the disk
 STATES = {"COMPLETE": "complete", "PRUNED": "pruned", "FAIL": "lost", "RUNNING": "running"}
 
 
 @dataclass(frozen=True)
 class Trial:
-    """A point that was tried."""
+    """A point of the grid that was tried."""
 
     mechanism: str
     number: int
     settings: Point
-    seeds: tuple[int, ...]  # those whose runs ended
-    values: tuple[float, ...]  # the best validation score of each; -inf if it diverged
-    state: str  # "complete", "pruned", "refused" by a record, "running", or "lost" by a kill
-    value: float | None  # the mean of the values, of a complete trial
+    seeds: tuple[int, ...]  # of the runs that ended
+    values: tuple[float, ...]  # best validation score of each; infinite if it diverged
+    state: str  # "complete", "pruned", "refused" by the settings, "running", or "lost" in a kill
+    value: float | None  # mean of the values of a complete trial
     seconds: float
     rounds: int
-    same_as: int | None = None  # an earlier trial of the same point, whose values these are
+    same_as: int | None = None  # an earlier trial of the same point, whose values are copied
     refusal: str = ""
 
     @property
     def counts(self) -> bool:
-        """Towards the budget."""
+        """Whether it counts towards the budget."""
         return self.state in ("complete", "pruned")
 
 
 @dataclass(frozen=True)
 class Attempt:
-    """What came of the runs of a trial."""
+    """Result of the runs of a trial."""
 
     values: tuple[float, ...]
     rounds: int
@@ -61,7 +61,7 @@ class Study:
 
     Args:
         tuning: what is tuned.
-        storage: Optuna's; see `experiment.storage`.
+        storage: Optuna's, see `experiment.storage`.
     """
 
     def __init__(self, tuning: Tuning, storage: RDBStorage) -> None:
@@ -69,51 +69,51 @@ class Study:
 
         self.tuning = tuning
         self.points, self.refusals = tuning.points()
-        random.Random(0).shuffle(self.points)  # alike for every mechanism
+        random.Random(0).shuffle(self.points)  # the same order for every mechanism
         self._texts = {p: {as_text(v): v for v in vs} for p, vs in tuning.choices.items()}
         self._distributions: dict[str, Any] = {
             path: optuna.distributions.CategoricalDistribution(list(texts))
             for path, texts in self._texts.items()
         }
-        # The first fifth of a run is not held against it; nor are the first five trials.
-        warm_up = tuning.most_rounds // 5
+        # The first fifth of a run is never pruned, nor are the first five trials.
+        warm_up = tuning.max_rounds // 5
         self._pruner = optuna.pruners.MedianPruner(n_startup_trials=5, n_warmup_steps=warm_up)
-        self._storage = optuna.storages.get_storage(storage)  # with a cache of what has ended
+        self._storage = optuna.storages.get_storage(storage)  # caches ended trials
         self._study = optuna.create_study(
             storage=self._storage,
             study_name=f"{tuning.benchmark.name} {tuning.mechanism} {tuning.key}",
-            direction="maximize",
+            direction="maximize" if tuning.metric.higher_is_better else "minimize",
             load_if_exists=True,
         )
 
     def limit(self, budget: int) -> int:
-        """The number of trials to make: a grid can be used up."""
+        """Number of trials to make: a grid has only so many points."""
         return min(budget, len(self.points)) if self.tuning.sampler == "grid" else budget
 
     @uninterrupted()
     def trials(self) -> list[Trial]:
         return [self._read(each) for each in self._study.get_trials(deepcopy=False)]
 
-    def _read(self, found: FrozenTrial) -> Trial:
-        told = found.user_attrs
-        values = tuple(told.get("values", ()))
+    def _read(self, frozen: FrozenTrial) -> Trial:
+        notes = frozen.user_attrs
+        values = tuple(notes.get("values", ()))
         return Trial(
             mechanism=self.tuning.mechanism,
-            number=found.number,
-            settings={path: self._texts[path][text] for path, text in found.params.items()},
+            number=frozen.number,
+            settings={path: self._texts[path][text] for path, text in frozen.params.items()},
             seeds=self.tuning.seeds[: len(values)],
             values=values,
-            state="refused" if "refusal" in told else STATES[found.state.name],
-            value=found.value if found.state.name == "COMPLETE" else None,
-            seconds=told.get("seconds", 0.0),
-            rounds=told.get("rounds", 0),
-            same_as=told.get("same_as"),
-            refusal=told.get("refusal", ""),
+            state="refused" if "refusal" in notes else STATES[frozen.state.name],
+            value=frozen.value if frozen.state.name == "COMPLETE" else None,
+            seconds=notes.get("seconds", 0.0),
+            rounds=notes.get("rounds", 0),
+            same_as=notes.get("same_as"),
+            refusal=notes.get("refusal", ""),
         )
 
     @uninterrupted()
     def recover(self) -> int:
-        """Give up what a killed process left running; how many trials it was."""
+        """Give up the trials that a killed process left running; returns how many."""
         left = [trial for trial in self.trials() if trial.state == "running"]
         for trial in left:
             self._end(trial.number, "FAIL")
@@ -121,31 +121,31 @@ class Study:
 
     @uninterrupted()
     def ask(self) -> Trial:
-        """The next trial: to be run, or ended already if it is refused or was made before.
+        """The next trial: to be run, or already ended if it is refused or repeats another.
 
-        One of a point that runs just now stays "running" and ends with its twin.
+        A trial of a point that is running just now stays "running" and ends with its twin.
         """
-        seen = self.trials()
-        self._create(seen)
-        asked = self.trials()[-1]
-        refusal = self.tuning.refusal(asked.settings)
+        earlier = self.trials()
+        self._create(earlier)
+        trial = self.trials()[-1]
+        refusal = self.tuning.refusal(trial.settings)
         if refusal:
-            self._note(asked.number, refusal=refusal)
-            self._end(asked.number, "PRUNED")
-        twins = [t for t in seen if t.settings == asked.settings and (t.counts or _runs(t))]
+            self._note(trial.number, refusal=refusal)
+            self._end(trial.number, "PRUNED")
+        twins = [t for t in earlier if t.settings == trial.settings and (t.counts or _runs(t))]
         if twins:
-            self._note(asked.number, same_as=twins[0].number)
+            self._note(trial.number, same_as=twins[0].number)
             if twins[0].counts:
-                self._copy(twins[0], asked.number)
+                self._copy(twins[0], trial.number)
         return self.trials()[-1]
 
-    def _create(self, seen: list[Trial]) -> None:
+    def _create(self, earlier: list[Trial]) -> None:
         import optuna
 
-        point = self._due(seen)
+        point = self._next_point(earlier)
         if point is None:
-            # Anew for each trial, so that a study which is resumed goes on as if it never stopped.
-            number = sum(trial.state != "lost" for trial in seen)
+            # Seeded for each trial, so that a resumed study continues as if it had never stopped.
+            number = sum(trial.state != "lost" for trial in earlier)
             self._study.sampler = optuna.samplers.TPESampler(seed=_seed(number))
             self._study.ask(self._distributions)
             return
@@ -156,16 +156,16 @@ class Study:
         )
         self._study.add_trial(trial)
 
-    def _due(self, seen: list[Trial]) -> Point | None:
-        """The next point of the grid, or one that was lost; None if the sampler is to choose.
+    def _next_point(self, earlier: list[Trial]) -> Point | None:
+        """The next point of the grid, or one that was lost; None if the sampler chooses.
 
-        Not Optuna's GridSampler: it proposes refused points too, and some points twice.
+        Optuna's GridSampler would propose refused points too, and some points twice.
         """
-        kept = [trial for trial in seen if trial.state != "lost"]
+        kept = [trial for trial in earlier if trial.state != "lost"]
         if self.tuning.sampler == "grid":
             tried = [trial.settings for trial in kept]
             return next(point for point in self.points if point not in tried)
-        for lost in seen:
+        for lost in earlier:
             again = any(t.number > lost.number and t.settings == lost.settings for t in kept)
             is_whole = len(lost.settings) == len(self._texts)
             if lost.state == "lost" and is_whole and not again:
@@ -174,7 +174,7 @@ class Study:
 
     @uninterrupted()
     def tell(self, number: int, attempt: Attempt) -> list[Trial]:
-        """End a trial; it, and those of the same point that waited for it."""
+        """End a trial and those of the same point that waited for it; returns all of them."""
         mean = sum(attempt.values) / len(attempt.values) if attempt.values else None
         self._note(
             number,
@@ -204,14 +204,14 @@ class Study:
 
     @uninterrupted()
     def report(self, number: int, step: int, score: float) -> bool:
-        """Whether the trial is to be given up, after this score."""
+        """Report a validation score; True if the trial should be given up."""
         if not self.tuning.prune:
             return False
         self._storage.set_trial_intermediate_value(self._id(number), step, score)
         return self._pruner.prune(self._study, self._storage.get_trial(self._id(number)))
 
-    def _note(self, number: int, **told: Any) -> None:
-        for name, value in told.items():
+    def _note(self, number: int, **notes: Any) -> None:
+        for name, value in notes.items():
             self._storage.set_trial_user_attr(self._id(number), name, value)
 
     def _end(self, number: int, state: str, value: float | None = None) -> None:
@@ -228,5 +228,5 @@ def _runs(trial: Trial) -> bool:
 
 
 def _seed(number: int) -> int:
-    """Unlike for neighbouring numbers, alike for every mechanism."""
+    """Unrelated for consecutive numbers, the same for every mechanism."""
     return int.from_bytes(hashlib.sha256(json.dumps(["tpe", number]).encode()).digest()[:4], "big")

@@ -1,7 +1,7 @@
-"""Tuning: what is chosen among, for one mechanism, as a value.
+"""Tuning: the settings to choose among for one mechanism, as a value.
 
-A point is a choice for every setting searched, {dotted name: value}. Points that a record refuses,
-such as heads that do not divide the width, belong to no grid.
+A point is a value for every searched setting, {dotted name: value}. Points that the settings
+refuse, such as heads that do not divide the width, are left out of the grid.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from typing import Any, Literal
 from dynagat.experiment import settings
 from dynagat.experiment.benchmark import Benchmark
 from dynagat.experiment.record import key_of
+from dynagat.metrics import Metric
 
-MOST_POINTS = 100_000
-HEADS = "network.heads"
+MAX_POINTS = 100_000
 Point = dict[str, Any]
 Sampler = Literal["tpe", "grid"]
 
 
 @dataclass(frozen=True)
 class Tuning:
-    """One study: of a mechanism, over a grid, each point judged by the same seeds."""
+    """One study: a mechanism, a grid, and the seeds that each point is run with."""
 
     benchmark: Benchmark
     mechanism: str
@@ -35,9 +35,9 @@ class Tuning:
 
     @property
     def key(self) -> str:
-        """A hash of all that determines the study; not of its budget, which can grow."""
-        base = settings.flat(settings.as_dict(self.benchmark.settings))
-        told = {
+        """A hash of all that determines the study, except its budget, which can grow."""
+        base = settings.flat(settings.as_stored(self.benchmark.settings, whole=True))
+        values = {
             "revision": self.benchmark.revision,
             "base": {path: value for path, value in base.items() if path not in self.choices},
             "choices": settings.as_dict([[path, v] for path, v in sorted(self.choices.items())]),
@@ -45,11 +45,16 @@ class Tuning:
             "sampler": self.sampler,
             "prune": self.prune,
         }
-        return key_of(self.benchmark.name, self.mechanism, 0, told)
+        return key_of(self.benchmark.name, self.mechanism, 0, values)
 
     @property
-    def most_rounds(self) -> int:
-        """Of a run at any point."""
+    def metric(self) -> Metric:
+        """The metric of validation scores."""
+        return self.benchmark.metric
+
+    @property
+    def max_rounds(self) -> int:
+        """The longest run at any point of the grid."""
         base = self.benchmark.schedule.max_rounds
         return max(self.choices.get("schedule.max_rounds", (base,)))
 
@@ -57,7 +62,7 @@ class Tuning:
         return self.benchmark.with_settings(settings.with_values(self.benchmark.settings, point))
 
     def refusal(self, point: Point) -> str:
-        """Why a point can't be; nothing if it can."""
+        """Why the settings refuse a point; empty if they do not."""
         try:
             self.at(point)
         except ValueError as error:
@@ -65,40 +70,40 @@ class Tuning:
         return ""
 
     def points(self) -> tuple[list[Point], list[str]]:
-        """The grid, and why some of it is refused; a value refused everywhere is an error."""
+        """The grid, and why points are refused; a value that is always refused is an error."""
         number = math.prod(map(len, self.choices.values()))
-        if number > MOST_POINTS:
-            most = f"{MOST_POINTS:,}"
-            raise ValueError(f"a grid must have at most {most} points, but this has {number:,}")
+        if number > MAX_POINTS:
+            limit = f"{MAX_POINTS:,}"
+            raise ValueError(f"a grid must have at most {limit} points, but this has {number:,}")
         every = itertools.product(*self.choices.values())
         points = [dict(zip(self.choices, values, strict=True)) for values in every]
         judged = [(point, self.refusal(point)) for point in points]
         for path, value in ((p, v) for p, values in self.choices.items() for v in values):
-            whys = [why for point, why in judged if point[path] == value]
-            if all(whys):
-                raise ValueError(f"no point of the grid can have {path}={value}: {whys[0]}")
+            refusals = [why for point, why in judged if point[path] == value]
+            if all(refusals):
+                raise ValueError(f"no point of the grid can have {path}={value}: {refusals[0]}")
         return [point for point, why in judged if not why], [why for _, why in judged if why]
 
 
 def choices_of(
     benchmark: Benchmark, texts: list[str], fixed: Collection[str] = ()
 ) -> dict[str, tuple[Any, ...]]:
-    """The benchmark's own grid, with what texts "name=value,value" add to it or put in its place.
+    """The benchmark's grid; texts "name=value,value" add settings to it or replace their values.
 
-    Settings that are fixed, by their dotted names, leave the grid.
+    Settings that are fixed, given by their dotted names, leave the grid.
     """
-    start, found = benchmark.settings, {}
+    start, own = benchmark.settings, {}
     for name, values in benchmark.search.items():
-        # By way of their texts, so that the command printed later means exactly the same values.
+        # Through their texts, so that the printed command means exactly the same values.
         parsed = [settings.parse_choices(start, f"{name}={settings.as_text(v)}") for v in values]
-        found[parsed[0][0]] = tuple(value for _, one in parsed for value in one)
-    asked = dict(settings.parse_choices(start, text) for text in texts)
-    for path in asked:
+        own[parsed[0][0]] = tuple(value for _, one in parsed for value in one)
+    given = dict(settings.parse_choices(start, text) for text in texts)
+    for path in given:
         if path in fixed:
             raise ValueError(f"{path} can't be both set and searched")
-    found = {path: values for path, values in (found | asked).items() if path not in fixed}
-    if not found:
+    choices = {path: values for path, values in (own | given).items() if path not in fixed}
+    if not choices:
         raise ValueError(
             f"{benchmark.name} has no grid to search; name one, such as --search lr=0.01,0.001"
         )
-    return found
+    return choices

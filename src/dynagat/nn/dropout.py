@@ -1,4 +1,4 @@
-"""Dropout: as torch's, and several times faster on a CPU: one random number does four entries."""
+"""Dropout: like torch's, but several times faster on a CPU."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from typing import final
 import torch
 from torch import Tensor, nn
 
-LEVELS = 1 << 16  # of a probability
+LEVELS = 1 << 16  # that a probability is rounded to
 
 
 @final
 class Dropout(nn.Module):
     """out = x · keep / (1 - p), where keep is 0 with probability p, to 16 bits; x in evaluation
 
-    Draws from torch's generator, one 64-bit number for four entries.
+    Uses torch's generator, one 64-bit random number for four entries.
     """
 
     def __init__(self, p: float) -> None:

@@ -1,4 +1,4 @@
-"""GCNConv: the mean that every neighbour enters by its degree alone; what attention must beat."""
+"""GCNConv: neighbours are weighted by degrees alone, without attention."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from dynagat.nn.linear import Linear
 
 @final
 class GCNConv(nn.Module):
-    """out_i = Σ_j W x_j / √(d_i d_j) + b,  where d counts the keys of a node in the whole graph
+    """out_i = Σ_j W x_j / √(d_i d_j) + b,  where d is the degree in the whole graph
 
-    Loops count where the graph has them: add them with `Graph.with_self_loops`. Of a part of the
-    graph, in which query i has only n_i of its d_i keys, the sum is taken d_i / n_i times.
+    Self-loops count if the graph has them: add them with `Graph.with_self_loops`. In a sample that
+    has only n_i of the d_i keys of query i, the sum is multiplied by d_i / n_i.
 
     Args:
         in_channels: width of x.
@@ -31,11 +31,11 @@ class GCNConv(nn.Module):
         self.lin.reset_parameters()
 
     def forward(self, x: Tensor, graph: Graph, degree: Tensor | None = None) -> Tensor:
-        """[num_keys, in] -> [num_queries, out]; `degree` [num_keys] if the graph is not whole."""
+        """[num_keys, in] -> [num_queries, out]; a sample needs the degrees [num_keys]."""
         here = graph.rowptr.diff()  # [num_queries]
         if degree is None:
             if graph.num_queries != graph.num_keys:
-                raise ValueError("degree is missing, but the graph is not whole: its keys are more")
+                raise ValueError("degree is missing, but the graph is a sample: it has more keys")
             degree = here
         scale = degree.clamp_min(1).to(x.dtype).rsqrt()[:, None]  # [num_keys, 1]
         whole = degree[: graph.num_queries] / here.clamp_min(1)
@@ -49,7 +49,7 @@ def sum_keys(value: Tensor, graph: Graph) -> Tensor:
 
 
 class _SumKeys(torch.autograd.Function):
-    """A sparse matrix of ones times a dense one, and its transpose times the gradient."""
+    """A sparse matrix of ones times a dense matrix; backward uses its transpose."""
 
     @staticmethod
     def forward(ctx: Any, value: Tensor, graph: Graph) -> Tensor:
@@ -66,6 +66,6 @@ class _SumKeys(torch.autograd.Function):
 def _ones(rowptr: Tensor, column: Tensor, width: int, like: Tensor) -> Tensor:
     values = torch.ones(len(column), dtype=like.dtype, device=like.device)
     size = (len(rowptr) - 1, width)
-    with warnings.catch_warnings():  # torch says once that its sparse tensors may still change
+    with warnings.catch_warnings():  # torch warns that its sparse tensors are in beta
         warnings.simplefilter("ignore", UserWarning)
         return torch.sparse_csr_tensor(rowptr, column, values, size, check_invariants=False)

@@ -1,36 +1,49 @@
-"""Network: graph layers in a row, each with what stands around it. One forward for every use.
+"""Network: an embedding, graph layers and a readout, with one forward for every use.
 
-Training on a whole graph, on samples of it, layer-wise inference and the microscope all go through
-`Layer.forward`: a layer takes what its keys have and gives what its queries get, where the queries
-are the first of the keys. On a whole graph they are the same nodes.
-
-The stacks are lists of layers: S, P and B are the paper's, D that of the GAT example that its
-PubMed table seems to come from, `make_network` ours.
+Training on a whole graph or on samples, layer-wise inference and the microscope all go through
+`Layer.forward`: it maps the features of a graph's keys to those of its queries, where the queries
+are the first of the keys. On a whole graph, queries and keys are the same nodes.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Sequence
-from itertools import pairwise
+from dataclasses import dataclass
 from typing import Any, Literal, final
 
 from torch import Tensor, nn
 
 from dynagat.graph import Graph
 from dynagat.nn.dpgat import DPGATConv
-from dynagat.nn.dropout import Dropout
-from dynagat.nn.foreign import make_gin, make_pyg, make_sage
 from dynagat.nn.gat import GATConv
 from dynagat.nn.gatv2 import GATv2Conv
 from dynagat.nn.gcn import GCNConv
-from dynagat.nn.linear import Linear
+from dynagat.nn.pyg_layers import make_gin, make_pyg_attention, make_sage
 
 ATTENTION: dict[str, Any] = {"gat": GATConv, "gatv2": GATv2Conv, "dpgat": DPGATConv}
-BASELINES = ("gcn", "gin", "sage")
+BASELINES = ("gcn", "gin", "sage")  # without attention, so without heads
 MECHANISMS = (*BASELINES, *ATTENTION)
 
-MakeConv = Callable[[int, int, int], nn.Module]  # of the widths in and out, and the heads
+MakeConv = Callable[[int, int, int], nn.Module]  # (input width, output width, heads)
+
+
+@dataclass(frozen=True, eq=False)
+class Neighbourhood:
+    """What a layer is given besides x: the edges, and what is known about them.
+
+    Args:
+        graph: with relations, if the edges have any.
+        degree: [num_keys], the degrees in the whole graph, if `graph` is a sample of it.
+        edge_attr: [E, edge_dim], edge features in the order of the edge numbers.
+    """
+
+    graph: Graph
+    degree: Tensor | None = None
+    edge_attr: Tensor | None = None
+
+    @classmethod
+    def of(cls, edges: Graph | Neighbourhood) -> Neighbourhood:
+        return cls(edges) if isinstance(edges, Graph) else edges
 
 
 @final
@@ -38,9 +51,9 @@ class Layer(nn.Module):
     """out_i = after(skip(x_i) + g inner(conv(before(x))_i)),  g = `gain` in training, else 1
 
     Args:
-        conv: one of ours, or `OnGraph`, which take (x, graph).
-        skip: None to leave the term out.
-        gain: how often the new features are added.
+        conv: a graph layer that takes (x, graph).
+        skip: None leaves the term out.
+        gain: factor of the new features.
     """
 
     def __init__(
@@ -58,207 +71,77 @@ class Layer(nn.Module):
         self.before, self.inner = before or nn.Identity(), inner or nn.Identity()
         self.after = after or nn.Identity()
 
-    def forward(self, x: Tensor, graph: Graph, degree: Tensor | None = None) -> Tensor:
-        """[num_keys, in] -> [num_queries, out]; only GCN needs the degrees, and only of parts."""
-        out = self.inner(self._convolve(self.before(x), graph, degree))
+    def forward(self, x: Tensor, edges: Graph | Neighbourhood) -> Tensor:
+        """[num_keys, in] -> [num_queries, out]"""
+        near = Neighbourhood.of(edges)
+        out = self.inner(self._convolve(self.before(x), near))
         if self.skip is not None:
-            out = self.skip(x[: graph.num_queries]) + (self.gain if self.training else 1.0) * out
+            own = self.skip(x[: near.graph.num_queries])
+            out = own + (self.gain if self.training else 1.0) * out
         return self.after(out)
 
-    def _convolve(self, x: Tensor, graph: Graph, degree: Tensor | None) -> Tensor:
+    def _convolve(self, x: Tensor, near: Neighbourhood) -> Tensor:
+        graph = near.graph
         if isinstance(self.conv, GCNConv):
-            return self.conv(x, graph, degree)
+            return self.conv(x, graph, near.degree)
+        options = {} if near.edge_attr is None else {"edge_attr": near.edge_attr}
         is_whole = graph.num_queries == len(x)
-        return self.conv(x if is_whole else (x, x[: graph.num_queries]), graph)
+        return self.conv(x if is_whole else (x, x[: graph.num_queries]), graph, **options)
 
 
 @final
 class Network(nn.Module):
-    """Layers one after the other."""
+    """readout(layer_n( … layer_1(embedding(x))))
 
-    def __init__(self, layers: Iterable[Layer]) -> None:
+    Args:
+        layers: one after the other.
+        embedding: of what the nodes have; default: the identity.
+        readout: of what the last layer's queries get; default: the identity. It may take more
+            inputs: which graph each node belongs to, pairs of nodes, candidates.
+    """
+
+    def __init__(
+        self,
+        layers: Iterable[Layer],
+        *,
+        embedding: nn.Module | None = None,
+        readout: nn.Module | None = None,
+    ) -> None:
         super().__init__()
+        self.embedding = embedding or nn.Identity()
         self.layers = nn.ModuleList(layers)
+        self.readout = readout or nn.Identity()
 
     def forward(
-        self, x: Tensor, graphs: Graph | Sequence[Graph], degree: Tensor | None = None
+        self,
+        x: Tensor,
+        edges: Graph | Neighbourhood | Sequence[Graph | Neighbourhood],
+        *readout_inputs: Any,
     ) -> Tensor:
-        """What the last layer's queries get.
+        """Output of the readout.
 
         Args:
-            x: [N, in], of the first layer's keys.
-            graphs: the whole graph, or a part of it for each layer, the first layer's first.
-            degree: [N], of the first layer's keys in the whole graph, if the graphs are parts.
+            x: input of the embedding, a row for each key of the first layer.
+            edges: the whole graph, or one sample of it for each layer, the first layer's first.
+            readout_inputs: passed on to the readout.
         """
-        each = [graphs] * len(self.layers) if isinstance(graphs, Graph) else graphs
+        return self.readout(self.encode(x, edges), *readout_inputs)
+
+    def encode(
+        self, x: Tensor, edges: Graph | Neighbourhood | Sequence[Graph | Neighbourhood]
+    ) -> Tensor:
+        """[num_queries, out] of the last layer, before the readout."""
+        is_one = isinstance(edges, (Graph, Neighbourhood))
+        each = [edges] * len(self.layers) if is_one else edges
         if len(each) != len(self.layers):
-            raise ValueError(f"graphs must be one for each of {len(self.layers)} layers, "
-                             f"but are {len(each)}")  # fmt: skip
-        for layer, graph in zip(self.layers, each, strict=True):
-            x = layer(x, graph, None if degree is None else degree[: graph.num_keys])
+            raise ValueError(
+                f"edges must hold a graph for each of {len(self.layers)} layers, "
+                f"but hold {len(each)}"
+            )
+        x = self.embedding(x)
+        for layer, near in zip(self.layers, each, strict=True):
+            x = layer(x, near)
         return x
-
-
-def stack_s(
-    conv: MakeConv,
-    widths: Sequence[int],
-    *,
-    heads: int,
-    last_heads: int = 1,
-    dropout: float = 0.0,
-    residual: Literal["none", "middle", "all"] = "middle",
-    gain: float = 1.0,
-    norm: bool = True,
-) -> Network:
-    """x ← dropout(LayerNorm(x + g ReLU(conv(x)))), and conv alone in the last layer
-
-    For arxiv, mag and the edge noise. "middle": x is added where both widths are the hidden one;
-    "all": elsewhere, too, through a linear map, also in the last layer.
-    """
-    layers = []
-    for width, out, count, place in _places(widths, heads, last_heads):
-        skip = nn.Identity() if place == "middle" else Linear(width, out, bias=False)
-        is_added = residual == "all" or (residual == "middle" and place == "middle")
-        rest: list[nn.Module] = [nn.LayerNorm(out)] if norm else []
-        is_last = place == "last"
-        layers.append(
-            Layer(
-                conv(width, out, count),
-                inner=None if is_last else nn.ReLU(),
-                skip=skip if is_added else None,
-                after=None if is_last else nn.Sequential(*rest, Dropout(dropout)),
-                gain=gain if place == "middle" else 1.0,
-            )
-        )
-    return Network(layers)
-
-
-def stack_p(
-    conv: MakeConv,
-    widths: Sequence[int],
-    *,
-    heads: int,
-    last_heads: int = 1,
-    dropout: float = 0.0,
-) -> Network:
-    """x ← dropout(ELU(conv(x) + W x + b)), and conv(x) + W x + b in the last layer: products"""
-    return Network(
-        Layer(
-            conv(width, out, count),
-            skip=nn.Linear(width, out),
-            after=None if place == "last" else nn.Sequential(nn.ELU(), Dropout(dropout)),
-        )
-        for width, out, count, place in _places(widths, heads, last_heads)
-    )
-
-
-def stack_b(
-    conv: MakeConv,
-    in_dim: int,
-    dim: int,
-    out_dim: int,
-    *,
-    layers: int,
-    heads: int,
-    dropout: float = 0.0,
-    first_dropout: float = 0.0,
-) -> Network:
-    """h ← h + conv(a),  a = dropout(ReLU(BatchNorm(h))), and in the end W a + b: proteins
-
-    The first layer is conv(dropout(ReLU(W x + b))). Each number h is passed on before its norm,
-    so a layer's norm stands before the next layer's conv, and the last one's before the output.
-    All layers have all heads.
-    """
-
-    def normed(*rest: nn.Module) -> nn.Sequential:
-        return nn.Sequential(nn.BatchNorm1d(dim), nn.ReLU(), Dropout(dropout), *rest)
-
-    def layer(number: int) -> Layer:
-        made = conv(dim, dim, heads)
-        for weight in made.parameters():  # as the authors' DGL layers begin; biases are one axis
-            if weight.dim() > 1:
-                nn.init.xavier_normal_(weight, gain=math.sqrt(2))
-        first = nn.Sequential(nn.Linear(in_dim, dim), nn.ReLU(), Dropout(first_dropout))
-        return Layer(
-            made,
-            before=normed() if number else first,
-            skip=nn.Identity() if number else None,
-            after=normed(nn.Linear(dim, out_dim)) if number == layers - 1 else None,
-        )
-
-    return Network(layer(number) for number in range(layers))
-
-
-def stack_d(
-    conv: MakeConv,
-    widths: Sequence[int],
-    *,
-    heads: int,
-    last_heads: int = 1,
-    dropout: float = 0.0,
-    residual: bool = False,
-) -> Network:
-    """x ← ELU(conv(dropout(x)) + W x), and conv(dropout(x)) + W x in the last layer: PubMed
-
-    W is the identity where the widths are equal; without `residual` the term is left out.
-    """
-    layers = []
-    for width, out, count, place in _places(widths, heads, last_heads):
-        skip = nn.Identity() if width == out else Linear(width, out, bias=False)
-        layers.append(
-            Layer(
-                conv(width, out, count),
-                before=Dropout(dropout),
-                skip=skip if residual else None,
-                after=None if place == "last" else nn.ELU(),
-            )
-        )
-    return Network(layers)
-
-
-def make_network(
-    mechanism: str,
-    in_dim: int,
-    out_dim: int,
-    *,
-    dim: int = 64,
-    heads: int = 8,
-    layers: int = 2,
-    dropout: float = 0.5,
-    attention_dropout: float = 0.0,
-    feature_dropout: float = 0.0,
-    skip: bool = True,
-    norm: bool = True,
-) -> Network:
-    """x ← dropout(ReLU(LayerNorm(conv(x) + W x))), and conv(x) + W x in the last layer
-
-    Layers of `dim` channels in `heads` heads side by side; the last has one head.
-    """
-    conv = make_conv(mechanism, bias=True, share_weights=False, dropout=attention_dropout)
-    made = []
-    for width, out, count, place in _places([in_dim, *[dim] * (layers - 1), out_dim], heads, 1):
-        rest: list[nn.Module] = [nn.LayerNorm(out)] if norm else []
-        is_last = place == "last"
-        made.append(
-            Layer(
-                conv(width, out, count),
-                before=Dropout(feature_dropout) if not made else None,
-                skip=Linear(width, out, bias=False) if skip else None,
-                after=None if is_last else nn.Sequential(*rest, nn.ReLU(), Dropout(dropout)),
-            )
-        )
-    return Network(made)
-
-
-def _places(
-    widths: Sequence[int], heads: int, last_heads: int
-) -> Iterable[tuple[int, int, int, str]]:
-    """Of each layer: widths in and out, heads, and whether it is first, middle or last."""
-    count = len(widths) - 1
-    for number, (width, out) in enumerate(pairwise(widths)):
-        is_last = number == count - 1
-        place = "last" if is_last else "middle" if number else "first"
-        yield width, out, last_heads if is_last else heads, place
 
 
 def make_conv(
@@ -267,38 +150,50 @@ def make_conv(
     bias: bool = False,
     share_weights: bool = True,
     dropout: float = 0.0,
+    edge_dim: int | None = None,
+    num_relations: int | None = None,
     source: Literal["dynagat", "pyg"] = "dynagat",
 ) -> MakeConv:
-    """What makes a mechanism's layers, all without loops of their own: those are the graph's.
+    """A function that makes layers of a mechanism, without self-loops of their own.
 
     Args:
-        share_weights: one projection for query and key in GATv2, and in DPGAT.
+        bias: whether attention layers have one.
+        share_weights: one projection for query and key in GATv2 and in DPGAT.
         dropout: of attention weights.
-        source: whose layers; PyG has no DPGAT, and its GCN knows nothing of parts of a graph.
+        edge_dim: width of edge features, if there are any.
+        num_relations: number of relations, if edges have them.
+        source: whose layers; PyG has no DPGAT, and its GCN can't be used on samples.
     """
     if mechanism not in MECHANISMS:
         known = ", ".join(MECHANISMS)
         raise ValueError(f"mechanism must be one of {known}, but is {mechanism!r}")
     if source == "pyg" and mechanism in ("dpgat", "gcn"):
         raise ValueError(f"source=pyg has layers for gat, gatv2, gin, sage, not for {mechanism!r}")
-    if mechanism == "gcn":
-        return lambda width, out, heads: GCNConv(width, out)
+    if num_relations is not None and (mechanism in BASELINES or source == "pyg"):
+        raise ValueError(f"there is no layer with relations for {mechanism!r} of {source}")
     if mechanism in BASELINES:
-        return make_gin if mechanism == "gin" else make_sage
+        if edge_dim is not None:
+            raise ValueError(f"there is no layer with edge features for {mechanism!r}")
+        make = {"gcn": GCNConv, "gin": make_gin, "sage": make_sage}[mechanism]
+        return lambda width, out, heads: make(width, out)
     options: dict[str, Any] = {"add_self_loops": False, "bias": bias, "dropout": dropout}
+    options["edge_dim"] = edge_dim
     if mechanism != "gat":
         options["share_weights"] = share_weights
+    if num_relations is not None:
+        options["num_relations"] = num_relations
 
     def conv(width: int, out: int, heads: int) -> nn.Module:
         if out % heads:
             raise ValueError(f"heads must divide the width {out} of a layer, but are {heads}")
         if source == "pyg":
-            return make_pyg(mechanism, width, out // heads, heads, options)
+            return make_pyg_attention(mechanism, width, out // heads, heads, **options)
         return ATTENTION[mechanism](width, out // heads, heads=heads, **options)
 
     return conv
 
 
 def degrees(graph: Graph) -> Tensor:
-    """[num_queries] int32: how many keys each query has."""
-    return graph.rowptr.diff()
+    """[num_queries] int32: the number of keys of each query."""
+    rows = graph.rowptr[:: graph.num_relations]
+    return rows.diff()

@@ -1,44 +1,45 @@
-"""What the microscope saw of the runs, one row per mechanism and settings."""
+"""What the microscope measured in the runs, one line per mechanism and settings."""
 
 from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
 from dynagat.analysis.resample import two_digits
 from dynagat.report import wording
-from dynagat.report.tables import Row
+from dynagat.report.parts import Table
+from dynagat.report.results import full_name
+from dynagat.report.rows import Row
 
 COLUMNS = ("settings", "mechanism", "heads", "n", "agreement τ", "same choice", "one ranking",
            "by chance", "selected keys", "interaction", "neighbours", "verdicts")  # fmt: skip
-LEFT = 2  # columns of words
 LEGEND = (
-    "Means over the heads of all runs. Agreement: Kendall's τ of two queries over the keys they"
-    " share, 1 if static. Same choice: how often they rank the same key first. One ranking: the"
-    " share of comparisons that a single order of all keys explains, and that of random scores."
-    " Selected keys: those that some query ranks first, of those that could be. Interaction: the"
-    " share of the scores' variance that is neither the query's nor the key's. Neighbours: the"
-    " effective number, of the degree."
+    "Means over the heads of all runs. Agreement: Kendall's τ between two queries over the keys"
+    " they share; 1 if static. Same choice: how often they rank the same key first. One ranking:"
+    " fraction of comparisons that a single order of all keys explains, and that of random scores."
+    " Selected keys: those that some query ranks first, of those that could be. Interaction:"
+    " fraction of the scores' variance that is due neither to the query nor to the key alone."
+    " Neighbours: effective number, of the degree."
 )
 
 
-def attentive_rows(found: list[Row]) -> list[list[str]]:
-    """One text for each of COLUMNS; of rows whose runs were looked at."""
-    return [_cells(row, heads) for row in found if (heads := heads_of(row))]
+def attentive_table(family: Sequence[Row]) -> Table | None:
+    """The rows of one family; None if the microscope measured none of their runs."""
+    lines = [_cells(row, heads) for row in family if (heads := measured_heads(row))]
+    if not lines:
+        return None
+    title = f"How attentive ({full_name(family[0])})"
+    return Table.of(title, COLUMNS, lines, text_columns=2, legend=LEGEND)
 
 
-def heads_of(row: Row) -> list[dict[str, Any]]:
+def measured_heads(row: Row) -> list[dict[str, Any]]:
     """Every head of every run that the microscope measured; a glance gives no verdict."""
-    return [head for head in glanced(row) if "verdict" in head]
-
-
-def glanced(row: Row) -> list[dict[str, Any]]:
-    """Every head of every run that was looked at, or glanced at."""
-    seen = [run.exhibits.get("microscope") or {} for run in row.runs]
-    return [head for each in seen for layer in each.get("layers", ()) for head in layer["heads"]]
+    analyses = [run.exhibits.get("microscope") or {} for run in row.runs]
+    layers = [layer for each in analyses for layer in each.get("layers", ())]
+    return [head for layer in layers for head in layer["heads"] if "verdict" in head]
 
 
 def _cells(row: Row, heads: list[dict[str, Any]]) -> list[str]:
@@ -51,7 +52,7 @@ def _cells(row: Row, heads: list[dict[str, Any]]) -> list[str]:
         return two_digits(value) if digits == 2 else f"{value:.{digits}f}"
 
     verdicts = Counter(head["verdict"] for head in heads)
-    runs = sum(bool(heads_of(replace(row, runs=(run,)))) for run in row.runs)
+    runs = sum(bool(measured_heads(replace(row, runs=(run,)))) for run in row.runs)
     return [
         row.label,
         wording.name_of(row.mechanism),

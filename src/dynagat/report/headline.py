@@ -1,63 +1,68 @@
-"""headline: what the rows say, in plain words; what speaks against the paper comes first."""
+"""headline: the results in sentences; what contradicts the paper comes first.
+
+"Better" is said only of differences that are significant after Holm's correction.
+"""
 
 from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from dynagat.experiment import Benchmark
 from dynagat.report import wording
-from dynagat.report.attentive import heads_of
-from dynagat.report.noise import answers
-from dynagat.report.tables import OURS, RIVAL, Row, families, longest
+from dynagat.report.attentive import measured_heads
+from dynagat.report.rows import OURS, RIVAL, Row, families, longest
 
-SHORTFALL = 0.01  # how far below the paper's number is worth a sentence; relative if no share
+SHORTFALL = 0.01  # distance to the paper's number worth a sentence; relative unless a fraction
+SIGNIFICANT = 0.05
 
 
-def headline(benchmark: Benchmark, rows: list[Row], made_up: int = 0) -> list[str]:
-    """Sentences: lost comparisons, results, shortfalls, the other comparisons, unfinished runs.
+Say = Callable[[list[Row]], Iterable[str]]  # of the rows of one family and data set
 
-    Of rows, and of the number of runs on made-up data.
+
+def headline(
+    benchmark: Benchmark, rows: Sequence[Row], say_more: Say = lambda rows: ()
+) -> list[str]:
+    """Sentences: lost comparisons, results, shortfalls, other comparisons, unfinished runs.
+
+    Args:
+        benchmark: the benchmark.
+        rows: of its main metric.
+        say_more: sentences of the benchmark's own.
     """
-    made = [f"{wording.count(made_up, 'run')} on made-up data: time and memory only, see below."]
     if not rows:
-        return made if made_up else [f"{benchmark.name} has not been run yet."]
-    told = [members for _, members in families(rows) if is_told(members[0])]
-    told = told or [members for _, members in families(rows)]
-    spoken: list[str] = []
-    for say in (_lost, _reached, _short, _equalled, _won, answers, _seen):
-        for members in (part for family in told for part in _by_dataset(longest(family))):
-            spoken += [_placed(sentence, members[0]) for sentence in say(members)]
-    left = len(families(rows)) - len(told)
-    if left:
-        spoken.append(f"{wording.count(left, 'table')} of other settings: see below.")
-    return spoken + list(_unfinished(rows)) + (made if made_up else [])
-
-
-def is_told(row: Row) -> bool:
-    """Tables of the two fidelities are; what was tried out speaks for itself."""
-    return not row.changed.keys() - row.caveats.keys()
+        return [f"{benchmark.name} has not been run yet."]
+    every = [members for _, members in families(rows)]
+    standard = [members for members in every if members[0].is_standard] or every
+    sentences: list[str] = []
+    groups = [group for family in standard for group in _by_dataset(longest(family))]
+    for say in (_lost, _reached, _short, _equalled, _better, _higher, say_more, _analysed):
+        for members in groups:
+            sentences += [_in_context(sentence, members[0]) for sentence in say(members)]
+    others = len(every) - len(standard)
+    if others:
+        sentences.append(f"{wording.count(others, 'table')} of other settings: see below.")
+    return sentences + list(_unfinished(rows))
 
 
 def _by_dataset(family: list[Row]) -> list[list[Row]]:
-    found: dict[str | None, list[Row]] = {}
+    groups: dict[str, list[Row]] = {}
     for row in family:
-        found.setdefault(row.swept.get("dataset"), []).append(row)
-    return list(found.values())
+        groups.setdefault(row.dataset, []).append(row)
+    return list(groups.values())
 
 
-def _placed(sentence: str, row: Row) -> str:
-    """With the data set, the fidelity and the caveats that it is under before it."""
-    place = f"on {row.swept['dataset']}" if "dataset" in row.swept else ""
-    words = row.family.replace("as-published", "as the released code does it")
-    words = "" if row.fidelity == "corrected" and is_told(row) else words
-    told = "; ".join(word for word in (place, words, *row.caveats.values()) if word)
-    if not told:
+def _in_context(sentence: str, row: Row) -> str:
+    """Preceded by the data set, the fidelity and the caveats that the sentence is about."""
+    place = f"on {row.dataset}" if row.dataset else ""
+    family = row.family.replace("as-published", "as the released code does it")
+    family = "" if row.fidelity == "corrected" and row.is_standard else family
+    context = "; ".join(word for word in (place, family, *row.caveats.values()) if word)
+    if not context:
         return sentence
-    if not sentence.startswith(tuple(wording.NAMES.values())):
-        sentence = sentence[0].lower() + sentence[1:]
-    return f"{told[0].upper()}{told[1:]}{', ' if told == place else ': '}{sentence}"
+    mark = ", " if context == place else ": "
+    return f"{wording.first_upper(context)}{mark}{wording.first_lower(sentence)}"
 
 
 def _lost(members: list[Row]) -> Iterator[str]:
@@ -66,177 +71,190 @@ def _lost(members: list[Row]) -> Iterator[str]:
 
 
 def _equalled(members: list[Row]) -> Iterator[str]:
-    """Where it is not better than another's, which the paper does not claim of all."""
+    """Where it is not better than another's: the paper does not claim that it always is."""
     yield from _not_beaten([row for row in members if row.mechanism != RIVAL])
 
 
 def _not_beaten(members: list[Row]) -> Iterator[str]:
     for title, group in _by_title(members):
-        lost = [row for row in group if _gain(row) <= 0]
+        lost = [row for row in group if row.gain <= 0]
         if lost:
-            worst = min(lost, key=_gain)
-            yield _said(_ours(lost), "does not beat", title, _where(lost), f"({_versus(worst)}).")
+            worst = min(lost, key=lambda row: row.gain)
+            yield _join(_ours(lost), "does not beat", title, _where(lost), f"({_versus(worst)}).")
 
 
-def _won(members: list[Row]) -> Iterator[str]:
-    """Where it is, against every other mechanism, and how sure that is."""
-    parts, ours = [], ""
+def _better(members: list[Row]) -> Iterator[str]:
+    """Where GATv2 is significantly better, against every other mechanism."""
+    parts: dict[str, list[str]] = {}
     for title, group in _by_title(members):
-        tested = [row for row in group if row.comparison is not None]
-        won = [row for row in tested if _gain(row) > 0]
-        if won:
-            ours = _ours(won)
-            parts.append(_said(title, _tally(won, tested), f"({_certainty(won)})"))
-    if parts:
-        yield f"{ours} is better than {'; than '.join(parts)}."
+        tested = [row for row in group if row.contrast is not None]
+        sure = [row for row in tested if _is_significant(row)]
+        if sure:
+            words = _join(title, _tally(sure, tested), f"({_correction(sure)})")
+            parts.setdefault(_ours(sure), []).append(words)
+    for ours, others in parts.items():
+        yield f"{ours} is better than {'; than '.join(others)}."
 
 
-def _seen(members: list[Row]) -> Iterator[str]:
-    """What the microscope says of each mechanism's heads."""
+def _higher(members: list[Row]) -> Iterator[str]:
+    """Where only its mean is better."""
+    parts: dict[str, list[str]] = {}
+    for title, group in _by_title(members):
+        tested = [row for row in group if row.contrast is not None]
+        unsure = [row for row in tested if row.gain > 0 and not _is_significant(row)]
+        if unsure:
+            words = _join(title, _tally(unsure, tested), f"({_uncertainty(unsure)})")
+            parts.setdefault(_ours(unsure), []).append(words)
+    side = "higher" if members[0].metric.higher_is_better else "lower"
+    for ours, others in parts.items():
+        yield f"{ours} is {side} on average than {'; than '.join(others)}."
+
+
+def _is_significant(row: Row) -> bool:
+    return row.gain > 0 and row.p_holm < SIGNIFICANT
+
+
+def _correction(rows: list[Row]) -> str:
+    tests = max(row.num_tests for row in rows)
+    after = f" after Holm's correction for {tests} tests" if tests > 1 else ""
+    return f"p < {SIGNIFICANT}{after}"
+
+
+def _uncertainty(rows: list[Row]) -> str:
+    untested = sum(math.isnan(row.p) for row in rows)
+    if untested == len(rows):
+        return "one seed, so no test"
+    tests = max(row.num_tests for row in rows)
+    after = f" after Holm's correction for {tests} tests" if tests > 1 else ""
+    rest = f", {untested} with one seed only" if untested else ""
+    return f"not significant{after}{rest}"
+
+
+def _analysed(members: list[Row]) -> Iterator[str]:
+    """The microscope's verdicts on each mechanism's heads."""
     parts = []
     for title, group in _by_title(members):
-        heads = [head["verdict"] for row in group for head in heads_of(row)]
-        for verdict, count in Counter(heads).most_common():
-            parts.append(f"{count} of {wording.count(len(heads), 'head')} of {title} {verdict}")
+        verdicts = [head["verdict"] for row in group for head in measured_heads(row)]
+        for verdict, count in Counter(verdicts).most_common():
+            parts.append(f"{count} of {wording.count(len(verdicts), 'head')} of {title} {verdict}")
     if parts:
         yield f"Under the microscope: {', '.join(parts)}."
 
 
-def _certainty(won: list[Row]) -> str:
-    untested = sum(math.isnan(row.p) for row in won)
-    if untested == len(won):
-        return "one seed, so no test"
-    sure = sum(row.p_holm < 0.05 for row in won)
-    rest = f", {untested} with one seed only" if untested else ""
-    return f"p < 0.05 after Holm's correction: {sure} of {len(won)}{rest}"
-
-
 def _reached(members: list[Row]) -> Iterator[str]:
-    """What each mechanism comes to."""
+    """The result of each mechanism."""
     known = [row for row in members if row.sample is not None]
-    parts = [_said(title, _results(group)) for title, group in _by_title(known)]
+    parts = [_join(title, _results(group)) for title, group in _by_title(known)]
     if parts:
-        yield f"{wording.metric_words(known[0].metric).capitalize()}: {'; '.join(parts)}."
+        yield f"{wording.first_upper(known[0].metric.title)}: {'; '.join(parts)}."
 
 
 def _results(group: list[Row]) -> str:
     metric = group[0].metric
-    best = [row for row in group if wording.is_share(metric) and _mean(row) == 1]
-    if best:
-        low = min(group, key=_mean)
-        lowest = [] if low in best else [f"(its lowest: {_shown(low)}", f"{_where([low])})"]
-        return _said("100%", _tally(best, group), *lowest)
+    perfect = [row for row in group if metric.is_fraction and row.mean == 1]
+    if perfect:
+        low = min(group, key=lambda row: row.mean)
+        lowest = [] if low in perfect else [f"(its lowest: {_shown(low)}", f"{_where([low])})"]
+        return _join("100%", _tally(perfect, group), *lowest)
     if len(group) == 1:
-        return _said(_shown(group[0]), _where(group), f"(n = {len(group[0].values)})")
-    low, high = min(group, key=_mean), max(group, key=_mean)
-    return _said(wording.number(_mean(low), metric), "to", _shown(high), _where(group))
+        return _join(_shown(group[0]), _where(group), f"(n = {len(group[0].values)})")
+    low, high = (pick(group, key=lambda row: row.mean) for pick in (min, max))
+    return _join(wording.number(low.mean, metric), "to", _shown(high), _where(group))
 
 
 def _short(members: list[Row]) -> Iterator[str]:
-    """Where ours falls short of the paper's number."""
+    """Where ours is worse than the paper's number."""
     parts = [
-        _said(title, _where(short), f"({_farthest(short)})")
+        _join(title, _where(short), f"({_farthest(short)})")
         for title, group in _by_title(members)
         if (short := [row for row in group if _shortfall(row) > SHORTFALL])
     ]
     if parts:
         metric = members[0].metric
-        limit = "one point" if wording.is_share(metric) else "one per cent"
-        side = "Below" if wording.higher_is_better(metric) else "Above"
+        limit = "one point" if metric.is_fraction else "one per cent"
+        side = "Below" if metric.higher_is_better else "Above"
         yield f"{side} the paper's number by more than {limit}: {'; '.join(parts)}."
 
 
 def _farthest(short: list[Row]) -> str:
     worst = max(short, key=_shortfall)
     assert worst.published is not None
-    paper = wording.number(worst.published.mean, worst.metric) + wording.unit(worst.metric)
+    paper = wording.with_unit(worst.published.mean, worst.metric)
     place = f" {_where([worst])}, the farthest" if len(short) > 1 else ""
     return f"{_shown(worst)} against {paper}{place}"
-
-
-def _unfinished(rows: list[Row]) -> Iterator[str]:
-    runs = wording.count(sum(len(row.runs) for row in rows), "run")
-    stopped = sum(row.not_converged for row in rows)
-    diverged = sum(row.diverged for row in rows)
-    failed = sum(row.failed for row in rows)
-    if failed:
-        yield f"{failed} of {runs} failed the released code's rule and are left out, as there."
-    if stopped:
-        yield f"{stopped} of {runs} did not converge: cut off at the last round, or diverged."
-    if diverged:
-        yield f"{wording.count(diverged, 'run')} gave no number, and no mean counts such a run."
-
-
-def _by_title(members: Iterable[Row]) -> list[tuple[str, list[Row]]]:
-    found: dict[str, list[Row]] = {}
-    for row in members:
-        found.setdefault(row.title, []).append(row)
-    return list(found.items())
-
-
-def _gain(row: Row) -> float:
-    """By how much GATv2 is better than this row; nan where there is no GATv2 to compare with."""
-    if row.comparison is None:
-        return math.nan
-    better = wording.higher_is_better(row.metric)
-    return row.comparison.difference if better else -row.comparison.difference
 
 
 def _shortfall(row: Row) -> float:
     if row.published is None or math.isnan(row.difference):
         return 0.0
-    worse = -row.difference if wording.higher_is_better(row.metric) else row.difference
-    gap = worse if wording.is_share(row.metric) else worse / (abs(row.published.mean) or 1.0)
+    worse = row.metric.gain(row.published.mean, row.mean)
+    gap = worse if row.metric.is_fraction else worse / (abs(row.published.mean) or 1.0)
     return round(gap, 9)  # 0.45 - 0.44 is one point, whatever floats say
 
 
-def _mean(row: Row) -> float:
-    return math.nan if row.sample is None else row.sample.mean
+def _unfinished(rows: Sequence[Row]) -> Iterator[str]:
+    runs = wording.count(sum(len(row.runs) for row in rows), "run")
+    stopped = sum(row.not_converged for row in rows)
+    diverged = sum(row.diverged for row in rows)
+    failed = sum(row.failed for row in rows)
+    if failed:
+        yield f"{failed} of {runs} failed the released code's rule and are left out, as it does."
+    if stopped:
+        yield f"{stopped} of {runs} did not converge: stopped at the last round, or diverged."
+    if diverged:
+        yield f"{wording.count(diverged, 'run')} diverged; no mean includes them."
+
+
+def _by_title(members: Iterable[Row]) -> list[tuple[str, list[Row]]]:
+    groups: dict[str, list[Row]] = {}
+    for row in members:
+        groups.setdefault(row.title, []).append(row)
+    return list(groups.items())
 
 
 def _shown(row: Row) -> str:
-    return wording.number(_mean(row), row.metric) + wording.unit(row.metric)
+    return wording.with_unit(row.mean, row.metric)
 
 
 def _versus(row: Row) -> str:
-    assert row.comparison is not None
-    ours = wording.number(row.comparison.ours.mean, row.metric) + wording.unit(row.metric)
-    return _said(ours, "against", _shown(row), _where([row]))
+    assert row.contrast is not None
+    ours = wording.with_unit(row.contrast.ours.mean, row.metric)
+    return _join(ours, "against", _shown(row), _where([row]))
 
 
 def _ours(group: list[Row]) -> str:
     return wording.title_of(OURS, min(row.against or 1 for row in group))
 
 
-def _tally(some: list[Row], all_: list[Row]) -> str:
+def _tally(some: list[Row], every: list[Row]) -> str:
     """ "at 17 of 17 values of k, 4–20" """
-    names = _names(all_[0])
-    if len(all_) == 1:
-        return _where(all_)
+    names = _varied(every[0])
+    if len(every) == 1:
+        return _where(every)
     if len(names) != 1:
-        return f"at {len(some)} of {len(all_)} settings"
-    return f"at {len(some)} of {len(all_)} values of {names[0]}, {_places(some)}"
+        return f"at {len(some)} of {len(every)} settings"
+    return f"at {len(some)} of {len(every)} values of {names[0]}, {_values(some)}"
 
 
 def _where(group: list[Row]) -> str:
-    """ "at k = 4–6, 9"; nothing where the paper varies nothing but the data set."""
-    names = _names(group[0])
+    """ "at k = 4–6, 9"; empty where the paper varies nothing but the data set."""
+    names = _varied(group[0])
     if len(names) == 1:
-        return f"at {names[0]} = {_places(group)}"
+        return f"at {names[0]} = {_values(group)}"
     return f"at {wording.listed([row.label for row in group])}" if names else ""
 
 
-def _names(row: Row) -> list[str]:
+def _varied(row: Row) -> list[str]:
     return [name for name in row.swept if name != "dataset"]
 
 
-def _places(group: list[Row]) -> str:
-    (name,) = _names(group[0])
+def _values(group: list[Row]) -> str:
+    (name,) = _varied(group[0])
     values = [row.swept[name] for row in group]
     if all(type(value) is float for value in values):
-        return wording.stretches(values)
-    return wording.several(values).replace("-", "–").replace(",", ", ")
+        return wording.ranges_of_fractions(values)
+    return wording.ranges(values).replace("-", "–").replace(",", ", ")
 
 
-def _said(*words: str) -> str:
+def _join(*words: str) -> str:
     return " ".join(word for word in words if word)

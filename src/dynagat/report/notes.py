@@ -1,27 +1,27 @@
-"""notes: what a reader of a benchmark's tables must know beside the numbers."""
+"""notes: what a reader of a benchmark's tables must know besides the numbers."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from dynagat.experiment import Benchmark
 from dynagat.report import wording
-from dynagat.report.tables import Row
+from dynagat.report.rows import Row
 
 
-def notes(benchmark: Benchmark, rows: list[Row]) -> list[str]:
-    """Sentences: caveats, how mechanisms were tuned, deviations that are another's."""
+def notes(benchmark: Benchmark, rows: Sequence[Row]) -> list[str]:
+    """Sentences: caveats, tuned settings, standard deviations that are computed differently."""
     return [*_caveats(rows), *_tuned(benchmark.tuned, rows), *_deviations(rows)]
 
 
-def _caveats(rows: list[Row]) -> Iterator[str]:
-    told = {wording.told_setting(path.split(".")[-1], row.changed[path]): words
-            for row in rows for path, words in row.caveats.items()}  # fmt: skip
-    for setting, words in told.items():
-        yield f"{setting}: {words}."
+def _caveats(rows: Sequence[Row]) -> Iterator[str]:
+    texts = {wording.setting_label(path.split(".")[-1], row.changed[path]): text
+             for row in rows for path, text in row.caveats.items()}  # fmt: skip
+    for setting, text in texts.items():
+        yield f"{setting}: {text}."
 
 
-def _tuned(tuned: Mapping[str, Mapping[str, object]], rows: list[Row]) -> Iterator[str]:
+def _tuned(tuned: Mapping[str, Mapping[str, object]], rows: Sequence[Row]) -> Iterator[str]:
     """Of the mechanisms that have rows."""
     run = {row.mechanism for row in rows}
     parts = [
@@ -30,18 +30,18 @@ def _tuned(tuned: Mapping[str, Mapping[str, object]], rows: list[Row]) -> Iterat
         if mechanism in run and chosen
     ]
     if parts:
-        yield f"Tuned for each mechanism, by validation alone: {'; '.join(parts)}."
+        yield f"Tuned for each mechanism on validation data alone: {'; '.join(parts)}."
 
 
 def _settings(chosen: Mapping[str, object]) -> str:
-    return ", ".join(wording.told_setting(name, value) for name, value in chosen.items())
+    return ", ".join(wording.setting_label(name, value) for name, value in chosen.items())
 
 
-def _deviations(rows: list[Row]) -> Iterator[str]:
-    printed = [row.published for row in rows if row.published is not None]
-    places = dict.fromkeys(each.where for each in printed if each.divided_by == "n")
+def _deviations(rows: Sequence[Row]) -> Iterator[str]:
+    published = [row.published for row in rows if row.published is not None]
+    places = dict.fromkeys(each.where for each in published if each.divided_by == "n")
     if places:
         yield (
-            f"The paper's deviations of {wording.listed(list(places))} are as it prints them, "
-            "divided by n; ours are divided by n − 1 (D23)."
+            f"The standard deviations of {wording.listed(list(places))} are as printed in the"
+            " paper, with the variance divided by n; ours are divided by n − 1 (D23)."
         )

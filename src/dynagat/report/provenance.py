@@ -1,72 +1,59 @@
-"""Where the numbers come from: the commands that make them, on what they ran, and what it cost."""
+"""Where the numbers come from: the commands that reproduce them, on what they ran, and how long."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from dynagat.experiment import Benchmark, Record
-from dynagat.experiment.settings import paths
+from dynagat.experiment.settings import short_name
 from dynagat.report import wording
-from dynagat.report.tables import Row, is_made
+from dynagat.report.rows import Row
 
 
 def first_command(benchmark: Benchmark) -> str:
     return f"dynagat run {benchmark.name}"
 
 
-def commands(benchmark: Benchmark, rows: list[Row]) -> list[str]:
-    """One for the rows that differ in nothing but swept settings; together they make all."""
-    lots: dict[tuple[Any, ...], list[Row]] = {}
+def commands(benchmark: Benchmark, rows: Sequence[Row]) -> list[str]:
+    """Commands that together make all rows: one for rows that differ only in swept settings."""
+    groups: dict[tuple[Any, ...], list[Row]] = {}
     for row in rows:
         seeds = tuple(run.seed for run in row.runs)
         budget = tuple(row.budget.items())
         # --set takes several numbers, but one name
         names = tuple(v for v in row.swept.values() if not isinstance(v, (int, float)))
-        lot = (row.family, names, row.mechanism, row.heads, seeds, budget)
-        lots.setdefault(lot, []).append(row)
-    return [_command(benchmark, lot) for lot in lots.values()]
+        group = (row.family, names, row.mechanism, row.heads, seeds, budget)
+        groups.setdefault(group, []).append(row)
+    return [_command(benchmark, group) for group in groups.values()]
 
 
-def _command(benchmark: Benchmark, lot: list[Row]) -> str:
-    row = lot[0]
+def _command(benchmark: Benchmark, group: list[Row]) -> str:
+    row = group[0]
     words = [first_command(benchmark), f"--mechanism {row.mechanism}", f"--heads {row.heads}"]
-    words.append(f"--seeds {wording.several([run.seed for run in row.runs])}")
+    words.append(f"--seeds {wording.ranges([run.seed for run in row.runs])}")
     words += ["--as-published"] if row.fidelity == "as-published" else []
     for name in row.swept:
-        values = list(dict.fromkeys(each.swept[name] for each in lot))
-        words.append(f"--set {name}={wording.several(values)}")
-    known = paths(benchmark.settings)
+        values = list(dict.fromkeys(each.swept[name] for each in group))
+        words.append(f"--set {name}={wording.ranges(values)}")
     for path, value in {**row.budget, **row.changed}.items():
-        words.append(f"--set {_shortest(path, known)}={wording.setting_text(value)}")
+        name = short_name(benchmark.settings, path)
+        words.append(f"--set {name}={wording.setting_text(value)}")
     return " ".join(words)
 
 
-def _shortest(path: str, known: list[str]) -> str:
-    """The last name, where it is the only one of its kind."""
-    last = path.split(".")[-1]
-    return last if sum(each.split(".")[-1] == last for each in known) == 1 else path
-
-
-def made_up(records: list[Record]) -> int:
-    """How many of them are of made-up data."""
-    return sum(map(is_made, records))
-
-
-def told(records: list[Record]) -> Mapping[str, str]:
-    """What the records say of their making, in words."""
+def facts(records: Sequence[Record]) -> Mapping[str, str]:
+    """What the records say about how they were made."""
     if not records:
         return {}
     dates = sorted(record.created[:10] for record in records)
     numbers = sorted({record.seed for record in records})
-    seeds = f"{wording.count(len(numbers), 'seed')} ({wording.several(numbers)})"
+    seeds = f"{wording.count(len(numbers), 'seed')} ({wording.ranges(numbers)})"
     seconds = sum(record.seconds for record in records)
     memory = max(record.peak_memory_bytes for record in records)
-    made = {"made up": f"the data of {made_up(records)} of these runs"} if made_up(records) else {}
     return {
         "runs": f"{len(records):,} with {seeds}",
-        **made,
-        "made": dates[0] if dates[0] == dates[-1] else f"{dates[0]} to {dates[-1]}",
+        "date": dates[0] if dates[0] == dates[-1] else f"{dates[0]} to {dates[-1]}",
         "time": f"{duration(seconds)} in all, {duration(seconds / len(records))} a run",
         "memory": f"at most {memory / 2**20:,.0f} MiB a run",
         "versions": "; ".join(sorted({_versions(record) for record in records})),

@@ -1,4 +1,4 @@
-"""Names and numbers as a reader meets them, and one colour per mechanism wherever it appears."""
+"""How names and numbers are printed, and the colour of each mechanism."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from dynagat.metrics import Metric
+from dynagat.nn.network import BASELINES
+
 NAMES = {"gatv2": "GATv2", "gat": "GAT", "dpgat": "DPGAT", "gcn": "GCN", "gin": "GIN",
          "sage": "GraphSAGE"}  # fmt: skip
-WITHOUT_HEADS = {"gcn", "gin", "sage"}
-ERRORS = ("error", "mae", "loss")  # metrics that should be small
-SHARES = ("accuracy", "auc", "hits", "mrr")  # metrics between 0 and 1
 
-# Okabe and Ito's palette: told apart by colour-blind eyes, on white and on black.
+# Okabe and Ito's palette: distinct for colour-blind readers, on white and on black.
 COLOURS = {
     "gatv2": "#0072B2",
     "gat": "#D55E00",
@@ -23,16 +23,21 @@ COLOURS = {
 }
 OTHER_COLOUR = "#7A7A7A"
 NOTHING = "–"
-STEP = 0.05  # of shares that are varied, as the paper varies noise
+STEP = 0.05  # fractions that differ by this much are consecutive, as the paper's noise ratios
 
 
 def name_of(mechanism: str) -> str:
     return NAMES.get(mechanism, mechanism)
 
 
+def heads_of(mechanism: str, heads: int) -> str:
+    """The number of heads; a dash for a mechanism without heads."""
+    return NOTHING if mechanism in BASELINES else str(heads)
+
+
 def title_of(mechanism: str, heads: int) -> str:
     """ "GATv2 (1 head)" """
-    if mechanism in WITHOUT_HEADS:
+    if mechanism in BASELINES:
         return name_of(mechanism)
     return f"{name_of(mechanism)} ({count(heads, 'head')})"
 
@@ -41,32 +46,20 @@ def colour_of(mechanism: str) -> str:
     return COLOURS.get(mechanism, OTHER_COLOUR)
 
 
-def metric_words(metric: str) -> str:
-    return metric.replace("_", " ")
-
-
-def higher_is_better(metric: str) -> bool:
-    return not any(word in metric.split("_") for word in ERRORS)
-
-
-def is_share(metric: str) -> bool:
-    return any(part.startswith(SHARES) for part in metric.split("_"))
-
-
-def scale_of(metric: str) -> float:
-    """What a value is multiplied with to be shown: shares are shown in per cent."""
-    return 100.0 if is_share(metric) else 1.0
+def scale_of(metric: Metric) -> float:
+    """Factor of printed values: fractions are printed in per cent."""
+    return 100.0 if metric.is_fraction else 1.0
 
 
 def count(number: int, noun: str) -> str:
     return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
-def number(value: float, metric: str) -> str:
-    """One decimal for shares, in per cent; more where 99.97 would else be shown as 100.0."""
+def number(value: float, metric: Metric) -> str:
+    """Fractions in per cent with one decimal, or with more where 99.97 would become 100.0."""
     if not math.isfinite(value):
         return NOTHING
-    if not is_share(metric):
+    if not metric.is_fraction:
         return f"{value:.4g}"
     for decimals in (1, 2, 3, 4):
         text = f"{100 * value:.{decimals}f}"
@@ -75,23 +68,24 @@ def number(value: float, metric: str) -> str:
     return "99.9999"
 
 
-def unit(metric: str) -> str:
-    return "%" if is_share(metric) else ""
+def with_unit(value: float, metric: Metric) -> str:
+    """ "87.0%" """
+    return number(value, metric) + metric.unit
 
 
-def signed(value: float, metric: str) -> str:
+def signed(value: float, metric: Metric) -> str:
     if not math.isfinite(value):
         return NOTHING
-    text = f"{100 * value:+.1f}" if is_share(metric) else f"{value:+.4g}"
+    text = f"{100 * value:+.1f}" if metric.is_fraction else f"{value:+.4g}"
     return "0.0" if text in ("-0.0", "+0.0") else text.replace("-", "−")
 
 
-def spread(mean: float, std: float, metric: str) -> str:
-    """ "87.0 ± 1.2"; without a deviation where there is but one run."""
-    shown = number(mean, metric)
+def mean_and_std(mean: float, std: float, metric: Metric) -> str:
+    """ "87.0 ± 1.2"; without the standard deviation of a single run."""
+    text = number(mean, metric)
     if not math.isfinite(std):
-        return shown
-    return f"{shown} ± {100 * std:.1f}" if is_share(metric) else f"{shown} ± {std:.2g}"
+        return text
+    return f"{text} ± {100 * std:.1f}" if metric.is_fraction else f"{text} ± {std:.2g}"
 
 
 def p_value(p: float) -> str:
@@ -100,8 +94,13 @@ def p_value(p: float) -> str:
     return "<0.001" if p < 0.001 else f"{p:.3f}"
 
 
+def p_equals(p: float) -> str:
+    """ "p = 0.020" or "p < 0.001" """
+    return f"p = {p_value(p)}".replace("= <", "< ")
+
+
 def size(value: float) -> str:
-    """Of bytes."""
+    """Bytes as MB or GB."""
     return f"{value / 1e9:.1f} GB" if value >= 1e9 else f"{max(value / 1e6, 1):.0f} MB"
 
 
@@ -130,14 +129,14 @@ def setting_text(value: Any) -> str:
     return str(value)
 
 
-def told_setting(name: str, value: Any) -> str:
-    """ "noise=0.5"; a data set is told by its name alone."""
+def setting_label(name: str, value: Any) -> str:
+    """ "noise=0.5"; a data set by its name alone."""
     text = f"{value:g}" if isinstance(value, float) else setting_text(value)
     return text if name == "dataset" else f"{name}={text}"
 
 
-def stretches(values: Sequence[float]) -> str:
-    """[0.1, 0.15, 0.2, 0.5] -> "0.1–0.2, 0.5": steps of STEP are consecutive."""
+def ranges_of_fractions(values: Sequence[float]) -> str:
+    """[0.1, 0.15, 0.2, 0.5] -> "0.1–0.2, 0.5" """
     runs: list[list[float]] = []
     for value in sorted(set(values)):
         if runs and value - runs[-1][-1] < 1.01 * STEP:
@@ -151,7 +150,7 @@ def stretches(values: Sequence[float]) -> str:
     return ", ".join(texts)
 
 
-def several(values: Sequence[Any]) -> str:
+def ranges(values: Sequence[Any]) -> str:
     """[4, 5, 6, 10] -> "4-6,10", as `--set` and `--seeds` read it."""
     if not all(type(value) is int for value in values):
         return ",".join(setting_text(value) for value in values)
@@ -167,3 +166,14 @@ def several(values: Sequence[Any]) -> str:
 def listed(parts: Sequence[str]) -> str:
     """["a", "b", "c"] -> "a, b and c" """
     return " and ".join([", ".join(parts[:-1]), parts[-1]] if parts[1:] else parts)
+
+
+def first_upper(text: str) -> str:
+    return text[:1].upper() + text[1:]
+
+
+def first_lower(sentence: str) -> str:
+    """For a sentence that follows a colon; names of mechanisms keep their capitals."""
+    if sentence.startswith(tuple(NAMES.values())):
+        return sentence
+    return sentence[:1].lower() + sentence[1:]

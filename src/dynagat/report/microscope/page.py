@@ -15,7 +15,7 @@ from dynagat.analysis.attentive import Attentiveness, Head, Layer
 from dynagat.analysis.focus import entropy
 from dynagat.analysis.verdict import MOSTLY
 from dynagat.files import write_text
-from dynagat.report.figures import QUERY_COLOURS
+from dynagat.report.drawing import QUERY_COLOURS
 from dynagat.report.microscope.advice import (
     MEANINGS,
     ORDER,

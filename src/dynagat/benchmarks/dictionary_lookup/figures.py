@@ -1,0 +1,192 @@
+"""Figures 1 and 3 and the appendix's GIN figure, as SVG text. Hollow markers are the paper's."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import matplotlib
+from matplotlib.axes import Axes
+from matplotlib.colors import LinearSegmentedColormap
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+
+from dynagat.benchmarks.dictionary_lookup.explorer import first_head
+from dynagat.experiment import Benchmark, Record
+from dynagat.metrics import ACCURACY, Metric
+from dynagat.report import wording
+from dynagat.report.drawing import INK, QUERY_COLOURS, STYLE, add_grid, svg_of
+from dynagat.report.findings import Findings
+from dynagat.report.rows import Row, families, longest
+
+DARK_TEXT, LIGHT_TEXT = "#101010", "#ffffff"  # on pale and on deep cells, whatever the page's ink
+LINES = ((ACCURACY.on("test"), "-", "o"), (ACCURACY.on("train"), "--", "^"))  # line, marker
+Curve = tuple[str, int]  # mechanism and heads
+
+
+def figure_1(findings: Findings, k: int = 10) -> str | None:
+    """GAT's attention next to GATv2's in the same graph, rankings below; None without both."""
+    pair = _pair(findings.rows, k)
+    if pair is None:
+        return None
+    with matplotlib.rc_context(STYLE):
+        figure = Figure(figsize=(7.2, 5.3), layout="constrained")
+        above, below = figure.subplots(2, 2, height_ratios=(1.75, 1), squeeze=False)
+        for record, heat, lines in zip(pair, above, below, strict=True):
+            weights = first_head(record)
+            title = wording.title_of(record.mechanism, record.heads)
+            title += ", head 1" if record.heads > 1 else ""
+            _heat_map(heat, weights, title, wording.colour_of(record.mechanism))
+            _ranking_lines(lines, weights)
+        below[0].set_ylabel("attention")
+        return svg_of(figure, "figure-1", "Attention of each query to each key: GAT next to GATv2")
+
+
+def figure_3(findings: Findings) -> str | None:
+    """Accuracy over k = 4..20; None if there are no such records."""
+    curves = [("gatv2", 1), ("gat", 1), ("gat", 8), ("dpgat", 1)]
+    alt = "Train and test accuracy over k, ours and the paper's"
+    return _accuracy_figure(findings, curves, range(4, 21), "Figure 3", alt)
+
+
+def gin_figure(findings: Findings) -> str | None:
+    """Accuracy of GIN and GATv2 over k = 10..70; None if there are no such records."""
+    alt = "Train and test accuracy of GIN and GATv2 over k, ours and the paper's"
+    curves = [("gatv2", 1), ("gin", 1)]
+    return _accuracy_figure(findings, curves, range(10, 71, 10), "GIN figure", alt)
+
+
+def _first_family(rows: Sequence[Row]) -> list[Row]:
+    """A figure shows one family: the corrected one if there is any."""
+    return families(rows)[0][1] if rows else []
+
+
+def _pair(rows: list[Row], k: int) -> tuple[Record, Record] | None:
+    """GAT and GATv2, each with the fewest heads, of the same seed and settings."""
+    for _, members in families(rows):
+        at_k = [row for row in members if row.swept.get("k") == k]
+        for ours in (row for row in at_k if row.mechanism == "gatv2"):
+            for theirs in (row for row in at_k if row.mechanism == "gat"):
+                for a in theirs.runs:
+                    for b in ours.runs:
+                        if a.seed == b.seed and first_head(a) and first_head(b):
+                            return a, b
+    return None
+
+
+def _accuracy_figure(
+    findings: Findings, curves: list[Curve], ks: range, where: str, alt: str
+) -> str | None:
+    shown = {metric: _select(findings.rows_of(metric), ks, curves) for metric, *_ in LINES}
+    if not any(shown.values()):
+        return None
+    with matplotlib.rc_context(STYLE):
+        lines = math.ceil(len(curves) / 2)
+        figure = Figure(figsize=(4.4, 1.75 * lines + 0.55), layout="constrained")
+        axes = figure.subplots(lines, 2, sharex=True, sharey=True, squeeze=False).flatten()
+        for ax, curve in zip(axes, curves, strict=True):
+            for metric, line, marker in LINES:
+                ours = [row for row in shown[metric] if (row.mechanism, row.heads) == curve]
+                _ours(ax, ours, line, marker)
+                _papers(ax, findings.benchmark, curve, metric, where, marker)
+            _frame(ax, curve, ks)
+        family = next(row.family for each in shown.values() for row in each)
+        suffix = "" if family == "corrected" else f" ({family})"
+        figure.supxlabel(f"k, the number of keys and queries{suffix}", fontsize=9, color=INK)
+        _legend(figure)
+        return svg_of(figure, where.lower().replace(" ", "-"), alt)
+
+
+def _select(rows: list[Row], ks: range, curves: list[Curve]) -> list[Row]:
+    fitting = [row for row in rows if row.swept.get("k") in ks]
+    return longest(_first_family([r for r in fitting if (r.mechanism, r.heads) in curves]))
+
+
+def _ours(ax: Axes, group: list[Row], line: str, marker: str) -> None:
+    """Means as a line with markers, standard deviations as a band, or a bar for a single point."""
+    points = [(row.swept["k"], row.sample) for row in group if row.sample is not None]
+    if not points:
+        return
+    xs = [k for k, _ in points]
+    means = [100 * sample.mean for _, sample in points]
+    stds = [0 if math.isnan(sample.std) else 100 * sample.std for _, sample in points]
+    colour = wording.colour_of(group[0].mechanism)
+    low = [mean - std for mean, std in zip(means, stds, strict=True)]
+    high = [min(100, mean + std) for mean, std in zip(means, stds, strict=True)]
+    ax.fill_between(xs, low, high, color=colour, alpha=0.16, linewidth=0)
+    if len(xs) == 1:
+        ax.vlines(xs, low, high, color=colour, linewidth=1)
+    style = {"color": colour, "linestyle": line, "marker": marker, "markersize": 3}
+    gid = f"ours-{group[0].mechanism}-{group[0].heads}-{group[0].metric.name}"
+    ax.plot(xs, means, linewidth=1.4, gid=gid, clip_on=False, zorder=3, **style)
+
+
+def _papers(
+    ax: Axes, benchmark: Benchmark, curve: Curve, metric: Metric, where: str, marker: str
+) -> None:
+    numbers = [each for each in benchmark.published if each.where == where]
+    numbers = [p for p in numbers if (p.mechanism, p.heads, p.metric) == (*curve, metric)]
+    if not numbers:
+        return
+    xs, ys = [each.settings["k"] for each in numbers], [100 * each.mean for each in numbers]
+    gid = f"paper-{curve[0]}-{curve[1]}-{metric.name}"
+    style: dict[str, Any] = {"color": "none", "markeredgecolor": INK, "markeredgewidth": 0.7}
+    size = 6 if marker == "o" else 5
+    ax.plot(xs, ys, marker, markersize=size, gid=gid, clip_on=False, zorder=4, **style)
+
+
+def _frame(ax: Axes, curve: Curve, ks: range) -> None:
+    ax.set_title(wording.title_of(*curve), color=wording.colour_of(curve[0]), weight="bold")
+    ax.set_xlim(ks[0] - 0.3 * ks.step, ks[-1] + 0.3 * ks.step)
+    ax.set_ylim(0, 104)
+    ax.set_xticks(list(ks)[:: 4 if ks.step == 1 else 1])
+    ax.set_yticks([0, 25, 50, 75, 100], ["0", "", "50", "", "100%"])
+    add_grid(ax)
+
+
+def _legend(figure: Figure) -> None:
+    plain: dict[str, Any] = {"color": INK, "linewidth": 1.4, "markersize": 3}
+    hollow: dict[str, Any] = {"linestyle": "none", "color": "none", "markeredgecolor": INK}
+    handles = [
+        Line2D([], [], linestyle="-", marker="o", label="test, ours", **plain),
+        Line2D([], [], linestyle="--", marker="^", label="train, ours", **plain),
+        Line2D([], [], marker="o", markersize=6, label="test, paper", **hollow),
+        Line2D([], [], marker="^", markersize=5, label="train, paper", **hollow),
+    ]
+    figure.legend(
+        handles=handles, loc="outside upper center", ncols=4, frameon=False, fontsize=8,
+        handlelength=2, columnspacing=0.9, handletextpad=0.4,
+    )  # fmt: skip
+
+
+def _heat_map(ax: Axes, weights: list[list[float]], title: str, colour: str) -> None:
+    k = len(weights)
+    shades = LinearSegmentedColormap.from_list(title, ["#ffffff", colour])
+    ax.pcolormesh(weights, cmap=shades, vmin=0, vmax=1, edgecolors="#ffffff", linewidth=0.8)
+    for query, row in enumerate(weights):
+        for key, weight in enumerate(row):
+            ink = LIGHT_TEXT if weight > 0.55 else DARK_TEXT
+            text = f"{weight:.2f}".removeprefix("0")
+            centred: Any = {"ha": "center", "va": "center"}
+            ax.text(key + 0.5, query + 0.5, text, **centred, fontsize=6.5, color=ink, gid="cell")
+    middles = [index + 0.5 for index in range(k)]
+    ax.set_xticks(middles, [f"k{key}" for key in range(k)])
+    ax.set_yticks(middles, [f"q{query}" for query in range(k)])
+    ax.tick_params(length=0, labelsize=8, top=True, labeltop=True, bottom=False, labelbottom=False)
+    ax.invert_yaxis()
+    ax.set_title(title, color=colour, weight="bold")
+    ax.set_aspect("equal")
+    for spine in ax.spines.values():
+        spine.set_visible(False)
+
+
+def _ranking_lines(ax: Axes, weights: list[list[float]]) -> None:
+    for query, row in enumerate(weights):
+        colour = QUERY_COLOURS[query % len(QUERY_COLOURS)]
+        ax.plot(row, color=colour, marker="o", markersize=2.2, linewidth=1.1, gid=f"query-{query}")
+    top = max(max(row) for row in weights)
+    ax.set_ylim(0, 1 if top > 0.5 else 0.5)
+    ax.set_xticks(range(len(weights)), [f"k{key}" for key in range(len(weights))])
+    ax.tick_params(labelsize=8, length=2)
+    add_grid(ax)

@@ -1,0 +1,82 @@
+"""dynagat inspect: put a model under the microscope."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from dynagat.benchmarks import BENCHMARKS, find
+from dynagat.cli.console import explain_errors, note
+from dynagat.cli.records import DEFAULT_STORE, StoreFile
+from dynagat.experiment import Store
+
+if TYPE_CHECKING:
+    from dynagat.report.subjects import Subject
+
+
+def inspect(
+    subject: Annotated[
+        str, typer.Argument(help="A benchmark or a run's key; model.py; or weights.pt.")
+    ],
+    mechanism: Annotated[str | None, typer.Option(help="Of a benchmark's run.")] = None,
+    heads: Annotated[int | None, typer.Option(help="Of a benchmark's run.")] = None,
+    seed: Annotated[int | None, typer.Option(help="Of a benchmark's run.")] = None,
+    settings: Annotated[
+        list[str] | None, typer.Option("--set", help="Of a benchmark's run: FIELD=VALUE.")
+    ] = None,
+    data: Annotated[
+        Path | None, typer.Option(help="For weights.pt: .npz or .pt with x and edge_index.")
+    ] = None,
+    checkpoint: Annotated[
+        Path | None, typer.Option(help="For model.py: weights to load into its model.")
+    ] = None,
+    page: Annotated[Path, typer.Option("--out", help="The page.")] = Path("inspect.html"),
+    nodes: Annotated[int, typer.Option(help="How many nodes the page shows.")] = 2000,
+    store: StoreFile = DEFAULT_STORE,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the numbers as JSON.")] = False,
+) -> None:
+    """How attentive is a model? Prints a table of its heads, and writes a page about them.
+
+    model.py defines `model` and `data`, as how_attentive takes them.
+    """
+    from dynagat.report import subjects
+    from dynagat.report.microscope import write_microscope
+
+    with explain_errors():
+        if data is not None and not subjects.is_checkpoint(subject):
+            raise ValueError(f"--data is for a checkpoint, but {subject} is none")
+        if checkpoint is not None and not subject.endswith(".py"):
+            raise ValueError(f"--checkpoint is for a Python file, but {subject} is none")
+        run_options = {"mechanism": mechanism, "heads": heads, "seed": seed, "set": settings}
+        if subject.endswith(".py") or subjects.is_checkpoint(subject):
+            for name, value in run_options.items():
+                if value is not None:
+                    raise ValueError(f"--{name} is for a run of the store, but {subject} is a file")
+        if subject.endswith(".py"):
+            chosen = subjects.of_file(Path(subject), checkpoint)
+        elif subjects.is_checkpoint(subject):
+            chosen = subjects.of_checkpoint(Path(subject), data)
+        else:
+            chosen = _run_of(subject, store, mechanism, heads, seed, settings or [])
+        analysis = chosen.analyse()
+        print(json.dumps(analysis.to_dict()) if as_json else analysis)
+        path = write_microscope(analysis, page, title=chosen.title, names=chosen.names, nodes=nodes)
+    note(f"page: {path}")
+
+
+def _run_of(
+    subject: str,
+    store: Path,
+    mechanism: str | None,
+    heads: int | None,
+    seed: int | None,
+    settings: list[str],
+) -> Subject:
+    from dynagat.report import subjects
+
+    with Store(store, must_exist=True) as kept:
+        record = subjects.find_run(kept, subject, BENCHMARKS, mechanism, heads, seed, settings)
+        return subjects.of_run(record, kept, find(record.benchmark))

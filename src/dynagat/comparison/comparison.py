@@ -1,0 +1,127 @@
+"""compare: train GCN, GAT, GATv2 and DPGAT on a graph with the same seeds; say which to use."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from pickle import UnpicklingError
+from typing import Any
+
+from dynagat.comparison.answer import answer
+from dynagat.comparison.model import Model, model_of
+from dynagat.comparison.plan import Plan, make_plan
+from dynagat.comparison.results import MechanismResult, differences, results_of, score_table
+from dynagat.data.store import GraphData
+from dynagat.experiment import Job, Record, Store, run_lacking
+from dynagat.experiment.record import plain
+from dynagat.experiment.store import StoreError
+from dynagat.metrics import Metric
+from dynagat.prediction.nodes import METRICS
+
+Run = Callable[[list[Job], Store, int], None]  # runs the jobs that the store lacks
+
+
+@dataclass(frozen=True, eq=False)
+class Comparison:
+    """Print it for the answer; `best` is the model to use."""
+
+    name: str
+    task: dict[str, Any]
+    metric: Metric
+    plan: Plan
+    results: tuple[MechanismResult, ...]  # the best on the validation nodes first
+    sentences: tuple[str, ...]
+    best: Model
+
+    @property
+    def records(self) -> list[Record]:
+        return [run for each in self.results for run in each.runs]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain numbers and texts, for JSON."""
+        values = {
+            "graph": self.name,
+            "task": self.task,
+            "score": self.metric.name,
+            "answer": list(self.sentences),
+            "plan": list(self.plan.reasons),
+            "mechanisms": [_values(each) for each in self.results],
+            "differences": [vars(each) for each in differences(self.results[0], self.results[1:])],
+        }
+        return plain(values)
+
+    def __str__(self) -> str:
+        return "\n".join([*self.sentences, "", score_table(self.results).to_text()])
+
+
+def _values(result: MechanismResult) -> dict[str, Any]:
+    return {
+        "mechanism": result.mechanism,
+        "heads": result.heads,
+        "scores": {part: result.values(part) for part in ("train", "valid", "test")},
+        "metrics": [dict(run.metrics) for run in result.runs],
+        "seconds": result.seconds,
+        "peak_memory_bytes": result.memory,
+        "verdicts": dict(result.verdicts),
+    }
+
+
+def compare(
+    data: GraphData,
+    *,
+    mechanisms: Sequence[str] | None = None,
+    seeds: Sequence[int] | None = None,
+    settings: Sequence[str] = (),
+    workers: int = 1,
+    folder: Path | str | None = None,
+    run: Run | None = None,
+    tell: Callable[[str], None] = lambda _: None,
+) -> Comparison:
+    """Train every mechanism with every seed, analyse its attention, and test the differences.
+
+    Args:
+        data: with features, a target and a split, as `read_tables` returns it.
+        mechanisms: some of gcn, gat, gatv2 and dpgat; default: all.
+        seeds: of initial weights and dropout; default: 0 to 4, or to 2 from 2 million edges on.
+        settings: texts such as "dim=128" or "max_rounds=50", instead of those chosen by size.
+        workers: processes to train in.
+        folder: where the graph, the records and the best model are saved; runs that it has are not
+            repeated. Default: nowhere.
+        run: how to run the jobs that a store lacks; default: without showing progress.
+        tell: called with each sentence about the chosen settings before the runs start.
+    """
+    with ExitStack() as cleanup:
+        at = folder or cleanup.enter_context(tempfile.TemporaryDirectory(prefix="dynagat-"))
+        stored = data if data.folder else data.save(Path(at, "graph"), replace=True)
+        plan = make_plan(stored, mechanisms=mechanisms, seeds=seeds, settings=settings)
+        for reason in plan.reasons:
+            tell(reason)
+        jobs, metric = plan.jobs(), METRICS[data.task["kind"]]
+        with Store(Path(at, "records.sqlite")) as store:
+            (run or _run_silently)(jobs, store, workers)
+            records = [store.get(job.key) for job in jobs]
+            results = results_of([each for each in records if each is not None], metric)
+            best = _best(results, store, stored)
+        if folder:
+            best.save(Path(at, "model"), replace=True)
+    sentences = tuple(answer(results))
+    return Comparison(data.name, dict(data.task), metric, plan, tuple(results), sentences, best)
+
+
+def _run_silently(jobs: list[Job], store: Store, workers: int) -> None:
+    for _ in run_lacking(jobs, store, workers):
+        pass
+
+
+def _best(results: Sequence[MechanismResult], store: Store, data: GraphData) -> Model:
+    record = results[0].best_run
+    weights, name = store.weights(record.key), f"weights of run {record.key[:8]}"
+    if weights is None:
+        raise StoreError(f"store {store.path} has no {name}")
+    try:
+        return model_of(record, weights, data)
+    except (UnpicklingError, RuntimeError, ValueError, LookupError, EOFError):  # torch's
+        raise StoreError(f"store {store.path} was altered: the {name} can't be read") from None

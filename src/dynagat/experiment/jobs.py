@@ -1,0 +1,107 @@
+"""Jobs: the runs that a request stands for, and those of them that a store does not have yet.
+
+The settings of a run are the benchmark's, replaced in this order by
+1. those for the data set (`by_dataset`), 2. what tuning chose for the mechanism (`tuned`),
+3. the released code's, as published, 4. the short ones of a smoke run, 5. the benchmark's sweep,
+6. what the request sets. The heads are the request's; else those tuned for the mechanism; else,
+as published, the released code's; else those that the benchmark compares.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from dynagat.experiment.benchmark import Benchmark
+from dynagat.experiment.execution import Job, Watch, execute
+from dynagat.experiment.record import Record
+from dynagat.experiment.settings import as_published, as_text, grid, parse_settings, resolve
+from dynagat.experiment.store import Store
+
+HEADS = "network.heads"
+DATASET = "data.dataset"
+
+
+@dataclass(frozen=True)
+class Request:
+    """What to run of a benchmark; empty fields stand for the benchmark's own choice."""
+
+    settings: tuple[str, ...] = ()  # "k=4-20", as --set takes them
+    mechanisms: tuple[str, ...] = ()
+    heads: tuple[int, ...] = ()
+    seeds: tuple[int, ...] = ()
+    as_published: bool = False
+    smoke: bool = False  # one short run of each
+
+    @property
+    def dataset(self) -> str | None:
+        """The value of the last "dataset=NAME"."""
+        named = [text.partition("=")[2].strip() for text in self.settings if _sets(text, DATASET)]
+        return named[-1] if named else None
+
+
+def jobs_of(benchmark: Benchmark, request: Request) -> list[Job]:
+    """One job for each mechanism, variant, number of heads and seed."""
+    names = request.mechanisms or tuple(benchmark.mechanisms)
+    for name in names:
+        benchmark.check_mechanism(name)
+    seeds = request.seeds or tuple(benchmark.seeds)[: 1 if request.smoke else None]
+    return [
+        Job(variant.with_heads(heads), name, seed)
+        for name in names
+        for variant in variants(benchmark, name, request)
+        for heads in _heads(variant, name, request)
+        for seed in seeds
+    ]
+
+
+def variants(benchmark: Benchmark, mechanism: str, request: Request) -> list[Benchmark]:
+    """The benchmark under each combination of settings that a request stands for."""
+    start = benchmark.base(mechanism, request.dataset)
+    if request.as_published:
+        start = as_published(start)
+    if request.smoke:
+        (start,) = grid(start, list(benchmark.smoke))
+    sweep = [] if request.smoke else _sweep(benchmark, request)
+    return [benchmark.with_settings(each) for each in grid(start, [*sweep, *request.settings])]
+
+
+def _sweep(benchmark: Benchmark, request: Request) -> list[str]:
+    """All values of the settings that the benchmark varies and the request does not set."""
+    given = {path for path, _ in parse_settings(benchmark.settings, list(request.settings))}
+    return [
+        f"{name}={','.join(map(as_text, values))}"
+        for name, values in benchmark.sweep.items()
+        if resolve(benchmark.settings, name) not in given
+    ]
+
+
+def _heads(variant: Benchmark, mechanism: str, request: Request) -> tuple[int, ...]:
+    if request.heads:
+        return request.heads
+    is_set = any(_sets(text, HEADS) for text in request.settings)
+    if is_set or "heads" in variant.tuned.get(mechanism, {}):
+        return (variant.network.heads,)
+    dataset = request.dataset or str(getattr(variant.data, "dataset", ""))
+    published = variant.published_heads.get(dataset, {}) if request.as_published else {}
+    return published.get(mechanism, variant.mechanisms[mechanism])
+
+
+def _sets(text: str, path: str) -> bool:
+    """Whether "name=value" sets the field at a dotted path."""
+    return text.partition("=")[0].strip() in (path, path.partition(".")[2])
+
+
+def lacking(jobs: list[Job], store: Store) -> list[Job]:
+    """The jobs whose records the store does not have, each once."""
+    present = store.keys()
+    return list({job.key: job for job in jobs if job.key not in present}.values())
+
+
+def run_lacking(
+    jobs: list[Job], store: Store, workers: int = 1, watch: Watch = lambda job, round: None
+) -> Iterator[Record]:
+    """Run the jobs whose records the store does not have; each record is stored, then yielded."""
+    for record in execute(lacking(jobs, store), workers, watch):
+        store.add(record)
+        yield record

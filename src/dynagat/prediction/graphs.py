@@ -1,0 +1,67 @@
+"""Graph prediction: one target, or several, for each of many small graphs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import final
+
+import torch.nn.functional as F
+from torch import Tensor
+
+from dynagat.data.collection import GraphCollection, Pack
+from dynagat.metrics import ACCURACY, MEAN_ABSOLUTE_ERROR, Metric
+from dynagat.nn.network import Neighbourhood
+from dynagat.prediction.packed import PackedPrediction, PackedTask
+from dynagat.training import Schedule
+
+METRICS = {"classification": ACCURACY, "regression": MEAN_ABSOLUTE_ERROR}
+
+
+@dataclass(frozen=True, eq=False)
+class GraphProblem:
+    """Graphs, and what is to be predicted for each of them."""
+
+    collection: GraphCollection
+    x: Tensor  # [N, features], or what the network's embedding takes
+    y: Tensor  # [G] int64 of classes, or [G, T] float32
+    split: Mapping[str, Tensor]  # numbers of graphs
+    kind: str  # "classification" or "regression"
+    out_dim: int
+    edge_attr: Tensor | None = None  # [E, features]
+    self_loops: bool = True
+
+    def __post_init__(self) -> None:
+        if self.kind not in METRICS:
+            raise ValueError(f"kind must be one of {', '.join(METRICS)}, but is {self.kind!r}")
+        if self.edge_attr is not None and self.self_loops:
+            raise ValueError("self_loops must be False with edge_attr: loops have no features")
+
+
+@dataclass(frozen=True)
+class GraphTask(PackedTask):
+    """See `PackedTask`."""
+
+    def prepare(self, problem: GraphProblem, schedule: Schedule) -> GraphPrediction:
+        return GraphPrediction(problem, self)
+
+
+@final
+class GraphPrediction(PackedPrediction):
+    """The network takes (x, neighbourhood, graph of each node, number of graphs)."""
+
+    problem: GraphProblem
+
+    @property
+    def metric(self) -> Metric:
+        return METRICS[self.problem.kind]
+
+    def inputs(self, pack: Pack) -> tuple[Tensor, Neighbourhood, Tensor, int]:
+        edge_attr = self.problem.edge_attr
+        own = None if edge_attr is None else edge_attr[pack.edges]
+        near = Neighbourhood(pack.graph, edge_attr=own)
+        return self.problem.x[pack.nodes], near, pack.node_graph, len(pack.graphs)
+
+    def mean_loss(self, out: Tensor, target: Tensor) -> Tensor:
+        is_class = self.problem.kind == "classification"
+        return F.cross_entropy(out, target) if is_class else F.mse_loss(out, target)

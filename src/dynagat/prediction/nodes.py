@@ -1,0 +1,349 @@
+"""Node prediction on one graph: trained on all of it, on sampled neighbours, or on random walks.
+
+Evaluation is exact: it uses all neighbours, layer by layer where the graph is large.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from dynagat.data.store import SPLITS, GraphData, tensor
+from dynagat.graph import Graph
+from dynagat.metrics import (
+    ACCURACY,
+    MACRO_F1,
+    MEAN_ABSOLUTE_ERROR,
+    R_SQUARED,
+    ROC_AUC,
+    ROOT_MEAN_SQUARED_ERROR,
+    Metric,
+)
+from dynagat.nn.network import Neighbourhood, Network, degrees
+from dynagat.prediction.prediction import MicroscopeInput, Prediction
+from dynagat.sampling.batch import Batch
+from dynagat.sampling.inference import infer
+from dynagat.sampling.neighbours import NeighborLoader
+from dynagat.sampling.saint import GraphSAINTRandomWalkSampler
+from dynagat.training import Outcome, Schedule
+
+METRICS = {"classification": ACCURACY, "multilabel": ROC_AUC, "regression": R_SQUARED}
+DEGREE_FEATURES = 24
+LARGE_FIELD = 0.8  # fraction of the nodes from which a receptive field is not worth extracting
+INFERENCE_BATCH = 100_000  # nodes, where a network does not run on the whole graph at once
+
+
+@dataclass(frozen=True, eq=False)
+class NodeProblem:
+    """A graph, and what is to be predicted for its nodes."""
+
+    x: Tensor  # [N, features]
+    edges: Graph  # what is sampled from: without self-loops, if `self_loops` adds them
+    y: Tensor  # as in GraphData
+    split: Mapping[str, Tensor]
+    kind: str  # "classification", "multilabel" or "regression"
+    out_dim: int
+    self_loops: bool = True
+    target_mean: float = 0.0  # of regression targets, over the training nodes
+    target_std: float = 1.0
+    noise: Tensor | None = None  # [E] bool: edges that were added as noise
+
+    @cached_property
+    def graph(self) -> Graph:
+        """What networks run on."""
+        return self.edges.with_self_loops() if self.self_loops else self.edges
+
+    @cached_property
+    def degree(self) -> Tensor:
+        """[N]: degree of each node in `graph`."""
+        return degrees(self.edges) + int(self.self_loops)
+
+    @property
+    def metric(self) -> Metric:
+        return METRICS[self.kind]
+
+
+def node_problem(data: GraphData, self_loops: bool = True) -> NodeProblem:
+    """The problem that a stored graph poses; a ValueError if it can't be learnt."""
+    kind = data.task.get("kind")
+    if kind not in METRICS:
+        raise ValueError(f"graph {data.name} must have a target for its nodes, but has {kind}")
+    split = {part: tensor(data.split[part]) for part in SPLITS if part in data.split}
+    for part in SPLITS:
+        if not len(split.get(part, ())):
+            raise ValueError(f"graph {data.name} has no nodes for {part} in its split")
+    y, mean, std = tensor(data.y), 0.0, 1.0
+    if kind == "regression":
+        train = y[split["train"]].double()
+        mean, std = float(train.mean()), float(train.std(correction=0))
+        if not std:
+            raise ValueError(f"the target of {data.name} is {mean} for all training nodes")
+    widths = {"regression": 1, "multilabel": y.shape[-1]}
+    out_dim = widths[kind] if kind in widths else len(data.task["classes"])
+    edges = (without_loops(data) if self_loops else data).graph()
+    x = node_features(data, degrees(edges) + int(self_loops))
+    return NodeProblem(x, edges, y, split, kind, out_dim, self_loops, mean, std)
+
+
+def without_loops(data: GraphData) -> GraphData:
+    """The graph without its self-loops; the same value if it has none."""
+    edges, (kind,) = data.sole_edges, data.edges
+    kept = np.asarray(edges.key_index) != np.asarray(edges.query_index)
+    if kept.all():
+        return data
+    arrays = {name: np.asarray(array)[kept] for name, array in edges.arrays.items()}
+    fewer = replace(edges, key_index=np.asarray(edges.key_index)[kept],
+                    query_index=np.asarray(edges.query_index)[kept], arrays=arrays)  # fmt: skip
+    return replace(data, edges={kind: fewer}, folder=None)
+
+
+def node_features(data: GraphData, degree: Tensor) -> Tensor:
+    """x; for nodes without features, a one-hot encoding of ⌊log₂ degree⌋."""
+    x = data.nodes[data.node_type].arrays.get("x")
+    if x is not None and np.shape(x)[1]:
+        return tensor(np.asarray(x)).float()
+    size = degree.clamp_min(1).double().log2().long().clamp_max(DEGREE_FEATURES - 1)
+    return F.one_hot(size, DEGREE_FEATURES).float()
+
+
+@dataclass(frozen=True)
+class NodeTask:
+    """How to train on a graph, and how to evaluate."""
+
+    neighbours: tuple[int, ...] = ()  # sampled for each layer, the first layer's first; (): all
+    shuffle: bool = True  # the training nodes, before they are cut into batches
+    roots: int = 0  # of random walks, whose nodes make a step's subgraph (GraphSAINT); 0: no walks
+    walk_length: int = 3
+    steps: int = 30  # of an epoch of random walks
+    # Neighbours sampled in evaluation; (): all of them, which is exact.
+    eval_neighbours: tuple[int, ...] = field(default=(), metadata={"stored_as": "looked_at"})
+
+    def __post_init__(self) -> None:
+        if self.neighbours and self.roots:
+            given = ",".join(map(str, self.neighbours))
+            raise ValueError(f"roots must be 0 where neighbours are {given}, but is {self.roots}")
+        for name in ("roots", "walk_length", "steps"):
+            if getattr(self, name) < (name != "roots"):
+                raise ValueError(f"{name} is too small: {getattr(self, name)}")
+
+    def check(self, network: Any) -> None:
+        """Refuse numbers of neighbours that do not fit the number of layers."""
+        layers = getattr(network, "depth", network.layers)
+        for name in ("neighbours", "eval_neighbours"):
+            numbers = getattr(self, name)
+            if numbers and len(numbers) != layers:
+                raise ValueError(
+                    f"{name} must hold a number for each of {layers} layers, "
+                    f"but is {','.join(map(str, numbers))}"
+                )
+
+    def prepare(self, problem: NodeProblem, schedule: Schedule) -> NodePrediction:
+        return NodePrediction(problem, self, schedule.batch_size)
+
+
+@dataclass(eq=False)
+class NodePrediction(Prediction):
+    """A node problem under the settings of a task."""
+
+    problem: NodeProblem
+    settings: NodeTask = field(default_factory=NodeTask)
+    batch_size: int = 1024
+    _fields: dict[Any, Batch | None] = field(default_factory=dict, init=False)
+
+    @property
+    def metric(self) -> Metric:
+        return self.problem.metric
+
+    def batches(self, generator: torch.Generator) -> Iterator[Batch | None]:
+        """One epoch; None stands for the whole graph."""
+        task, seed = self.settings, int(torch.randint(2**31, (), generator=generator))
+        if task.neighbours:
+            return iter(self.loader("train", task.neighbours, task.shuffle, self.batch_size, seed))
+        if not task.roots:
+            return iter([None])
+        walks = task.roots, task.walk_length, task.steps
+        return iter(GraphSAINTRandomWalkSampler(self.problem.edges, *walks, seed=seed))
+
+    def loader(
+        self, part: str, neighbours: tuple[int, ...], shuffle: bool, batch_size: int, seed: int
+    ) -> NeighborLoader:
+        return NeighborLoader(
+            self.problem.edges,
+            num_neighbors=neighbours[::-1],  # it counts layers from the seed nodes
+            batch_size=batch_size,
+            input_nodes=self.problem.split[part],
+            shuffle=shuffle,
+            layered=True,
+            seed=seed,
+        )
+
+    def loss(self, network: nn.Module, batch: Batch | None) -> tuple[Tensor, float]:
+        problem = self.problem
+        if batch is not None:
+            nodes, out = self._run_batch(network, batch)
+        else:
+            nodes, out = problem.split["train"], self._run_receptive_field(network, "train")
+            out = network(problem.x, problem.graph)[nodes] if out is None else out
+        target = self.target(nodes)
+        return self.mean_loss(out, target), self.metric.function(out.detach(), target)
+
+    def _run_batch(self, network: nn.Module, batch: Batch) -> tuple[Tensor, Tensor]:
+        """The nodes of a sample that are trained on, and the network's output for them."""
+        batch = batch.with_self_loops() if self.problem.self_loops else batch
+        nodes = batch.node_id
+        x, degree = self.problem.x[nodes], self.problem.degree[nodes]
+        if batch.layered:  # sampled neighbours, not a subgraph of random walks
+            return nodes[: batch.num_seeds], network(x, _neighbourhoods(batch.graphs, degree))
+        kept = self._is_training[nodes].nonzero()[:, 0]  # some nodes of the subgraph
+        if not len(kept):  # the mean loss of no nodes is nan
+            raise ValueError(
+                f"roots={self.settings.roots} is too small: a step's {len(nodes)} nodes "
+                "hold none for training"
+            )
+        return nodes[kept], network(x, Neighbourhood(batch.graphs[0], degree))[kept]
+
+    @cached_property
+    def _is_training(self) -> Tensor:
+        is_training = torch.zeros(len(self.problem.x), dtype=torch.bool)
+        is_training[self.problem.split["train"]] = True
+        return is_training
+
+    def _run_receptive_field(self, network: Any, part: str) -> Tensor | None:
+        """Output for a part's nodes, computed on their receptive field alone.
+
+        None if that is most of the graph: then the whole graph is as fast.
+        """
+        key = part, len(network.layers)
+        if key not in self._fields:
+            self._fields[key] = self._receptive_field(*key)
+        batch = self._fields[key]
+        if batch is None:
+            return None
+        degree = self.problem.degree[batch.node_id]
+        return network(batch.x, _neighbourhoods(batch.graphs, degree))
+
+    def _receptive_field(self, part: str, layers: int) -> Batch | None:
+        problem = self.problem
+        nodes, limit = problem.split[part], LARGE_FIELD * len(problem.x)
+        if len(nodes) > limit:
+            return None
+        (batch,) = self.loader(part, (-1,) * layers, False, len(nodes), 0)
+        if batch.num_nodes > limit:
+            return None
+        batch = batch.with_self_loops() if problem.self_loops else batch
+        return replace(batch, x=problem.x[batch.node_id])
+
+    def mean_loss(self, out: Tensor, target: Tensor) -> Tensor:
+        """Mean over the nodes whose target is known."""
+        if self.problem.kind == "classification":
+            return F.cross_entropy(out, target)
+        if self.problem.kind == "regression":
+            return F.mse_loss(out[:, 0], target)
+        known = ~target.isnan()
+        return F.binary_cross_entropy_with_logits(out[known], target[known])
+
+    def target(self, nodes: Tensor) -> Tensor:
+        """What the network is to give: regression targets are standardised."""
+        y, problem = self.problem.y[nodes], self.problem
+        if problem.kind != "regression":
+            return y
+        return ((y.double() - problem.target_mean) / problem.target_std).float()
+
+    def score(self, network: nn.Module, part: str) -> float:
+        return self.metric.function(*self.outputs(network, [part])[part])
+
+    def metrics(self, network: nn.Module, outcome: Outcome) -> dict[str, float]:
+        outputs = self.outputs(network, SPLITS)
+        values = {
+            self.metric.on(part).name: self.metric.function(*outputs[part]) for part in SPLITS
+        }
+        return values | self._further_metrics(*outputs["test"])
+
+    def _further_metrics(self, out: Tensor, target: Tensor) -> dict[str, float]:
+        """On the test nodes; errors are in the unit of the target."""
+        kind, scale = self.problem.kind, self.problem.target_std
+        if kind == "classification":
+            return {MACRO_F1.on("test").name: MACRO_F1.function(out, target)}
+        errors = () if kind == "multilabel" else (MEAN_ABSOLUTE_ERROR, ROOT_MEAN_SQUARED_ERROR)
+        return {each.on("test").name: each.function(out, target) * scale for each in errors}
+
+    @torch.no_grad()
+    def outputs(self, network: nn.Module, parts: Sequence[str]) -> dict[str, tuple[Tensor, Tensor]]:
+        """For the nodes of each part: [n, out], and their targets."""
+        network.eval()
+        outputs = dict.fromkeys(parts)
+        if self.settings.eval_neighbours:
+            outputs = {part: self._run_sampled(network, part) for part in parts}
+        elif not self.settings.neighbours:
+            outputs = {part: self._run_receptive_field(network, part) for part in parts}
+        if any(out is None for out in outputs.values()):
+            whole = self._run_whole(network)
+            outputs = {
+                part: whole[self.problem.split[part]] if out is None else out
+                for part, out in outputs.items()
+            }
+        targets = {part: self.target(self.problem.split[part]) for part in parts}
+        return {part: (out, targets[part]) for part, out in outputs.items() if out is not None}
+
+    def _run_whole(self, network: Any) -> Tensor:
+        """[N, out]; layer by layer if training samples neighbours because the graph is large."""
+        problem = self.problem
+        if self.settings.neighbours:
+            return infer_nodes(network, problem.x, problem.edges, self_loops=problem.self_loops)
+        return network(problem.x, problem.graph)
+
+    def _run_sampled(self, network: nn.Module, part: str) -> Tensor:
+        """From samples of neighbours, the same ones at every evaluation."""
+        batches = self.loader(part, self.settings.eval_neighbours, False, self.batch_size, 0)
+        return torch.cat([self._run_batch(network, batch)[1] for batch in batches])
+
+    def microscope_input(self) -> MicroscopeInput:
+        problem, marks = self.problem, {}
+        if problem.noise is not None:  # self-loops are numbered after all edges
+            num_loops = len(problem.x) if problem.self_loops else 0
+            loops = torch.zeros(num_loops, dtype=torch.bool)
+            marks["noise"] = torch.cat([problem.noise, loops])
+        return MicroscopeInput((problem.x, problem.graph), marks)
+
+
+def _neighbourhoods(graphs: Sequence[Graph], degree: Tensor) -> list[Neighbourhood]:
+    """One for each layer; its keys are the first of the sample's nodes."""
+    return [Neighbourhood(graph, degree[: graph.num_keys]) for graph in graphs]
+
+
+@torch.no_grad()
+def infer_nodes(
+    network: Network,
+    x: Tensor,
+    graph: Graph,
+    batch_size: int = INFERENCE_BATCH,
+    *,
+    self_loops: bool = False,
+) -> Tensor:
+    """[N, out] of a network for every node, layer by layer, in bounded memory.
+
+    Degrees travel as the last column of the features. `self_loops` adds one to each node of the
+    graph, which must have none.
+    """
+    degree = degrees(graph)[:, None].float() + int(self_loops)
+
+    def step(layer: nn.Module) -> Callable[[Tensor, Graph], Tensor]:
+        def run(features: Tensor, part: Graph) -> Tensor:
+            part = part.with_self_loops() if self_loops else part
+            out = layer(features[:, :-1], Neighbourhood(part, features[:, -1]))
+            return torch.cat([out, features[: part.num_queries, -1:]], dim=1)
+
+        return run
+
+    network.eval()
+    steps = [step(layer) for layer in network.layers]
+    features = torch.cat([network.embedding(x), degree], dim=1)
+    out = infer(steps, features, graph, batch_size=batch_size)
+    return network.readout(torch.as_tensor(out)[:, :-1])

@@ -1,0 +1,76 @@
+"""Prediction on many small graphs, packed into batches: what graphs and candidates share."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from dynagat.data.collection import Pack
+from dynagat.prediction.prediction import MicroscopeInput, Prediction
+
+MICROSCOPE_GRAPHS = 64  # that the microscope runs on
+
+
+@dataclass(frozen=True)
+class PackedTask:
+    """How graphs are packed into batches."""
+
+    max_nodes: int = 10_000  # of a batch
+
+    def __post_init__(self) -> None:
+        if self.max_nodes < 1:
+            raise ValueError(f"max_nodes must be at least 1, but is {self.max_nodes}")
+
+
+class PackedPrediction(Prediction):
+    """Abstract. Trains on packs of shuffled graphs.
+
+    The problem has a `collection`, targets `y` and a `split` of its graphs, and `self_loops`.
+    """
+
+    def __init__(self, problem: Any, settings: PackedTask) -> None:
+        self.problem, self.settings = problem, settings
+
+    @abstractmethod
+    def inputs(self, pack: Pack) -> tuple[Any, ...]:
+        """Arguments of the network's forward."""
+
+    def run(self, network: nn.Module, pack: Pack) -> Tensor:
+        """[B, out]"""
+        return network(*self.inputs(pack))
+
+    def mean_loss(self, out: Tensor, target: Tensor) -> Tensor:
+        return F.cross_entropy(out, target)
+
+    def batches(self, generator: torch.Generator) -> Iterator[Pack]:
+        train = self.problem.split["train"]
+        return self._packs(train[torch.randperm(len(train), generator=generator)])
+
+    def _packs(self, graphs: Tensor) -> Iterator[Pack]:
+        for batch in self.problem.collection.batches(graphs, self.settings.max_nodes):
+            yield self._pack(batch)
+
+    def _pack(self, graphs: Tensor) -> Pack:
+        return self.problem.collection.pack(graphs, self_loops=self.problem.self_loops)
+
+    def loss(self, network: nn.Module, batch: Pack) -> tuple[Tensor, float]:
+        out, target = self.run(network, batch), self.problem.y[batch.graphs]
+        return self.mean_loss(out, target), self.metric.function(out.detach(), target)
+
+    @torch.no_grad()
+    def score(self, network: nn.Module, part: str) -> float:
+        network.eval()
+        graphs = self.problem.split[part]
+        out = torch.cat([self.run(network, pack) for pack in self._packs(graphs)])
+        return self.metric.function(out, self.problem.y[graphs])
+
+    def microscope_input(self) -> MicroscopeInput:
+        """The first test graphs."""
+        graphs = self.problem.split["test"][:MICROSCOPE_GRAPHS]
+        return MicroscopeInput(self.inputs(self._pack(graphs)))

@@ -1,0 +1,61 @@
+"""Prediction: what every kind of prediction offers to training, to a run and to the microscope."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from dynagat.data.store import SPLITS
+from dynagat.metrics import Metric
+from dynagat.training import Outcome
+
+
+@dataclass(frozen=True, eq=False)
+class MicroscopeInput:
+    """What the microscope runs a trained network on.
+
+    Args:
+        inputs: arguments of the network's forward.
+        marks: labels of nodes and noise among edges, as `how_attentive` takes them.
+    """
+
+    inputs: Any
+    marks: Mapping[str, Any] = field(default_factory=dict)
+
+
+class Prediction(ABC):
+    """Abstract. A problem with its training batches, its loss and its scores: `training.Task`."""
+
+    @property
+    @abstractmethod
+    def metric(self) -> Metric:
+        """The metric of the scores."""
+
+    @abstractmethod
+    def batches(self, generator: torch.Generator) -> Iterator[Any]:
+        """One epoch of training batches."""
+
+    @abstractmethod
+    def loss(self, network: nn.Module, batch: Any) -> tuple[Tensor, float]:
+        """Mean loss of a batch, and its score."""
+
+    @abstractmethod
+    def score(self, network: nn.Module, part: str) -> float:
+        """The metric on a part of the data."""
+
+    @abstractmethod
+    def microscope_input(self) -> MicroscopeInput:
+        """What the microscope runs the network on."""
+
+    def metrics(self, network: nn.Module, outcome: Outcome) -> dict[str, float]:
+        """What a record keeps of the network with its best weights."""
+        return {self.metric.on(part).name: self.score(network, part) for part in SPLITS}
+
+    def exhibits(self, network: nn.Module) -> dict[str, Any]:
+        """What a benchmark's figures are drawn from, as plain lists."""
+        return {}

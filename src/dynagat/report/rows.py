@@ -1,0 +1,284 @@
+"""rows: results next to the published numbers, one row per mechanism and settings.
+
+Rows that differ only in what the paper varies (k, say) form a family, which is one table.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import groupby
+from typing import Any
+
+from dynagat.experiment import Benchmark, Published, Record, as_published
+from dynagat.experiment.settings import departures, values_of
+from dynagat.metrics import Metric
+from dynagat.report import wording
+from dynagat.significance import Contrast, Sample, bootstrap_interval, contrast, holm
+
+OURS = "gatv2"
+RIVAL = "gat"  # the paper claims to beat it
+HEADS = "network.heads"  # has a column of its own
+BUDGET = ("schedule.max_rounds", "schedule.patience")  # less of it is a shorter run of the same
+
+
+@dataclass(frozen=True)
+class Row:
+    """The runs of one mechanism under the same settings, and what they are compared with."""
+
+    family: str  # "corrected", "as-published", "corrected, split=random"
+    swept: Mapping[str, Any]  # the settings that the paper varies: {"k": 10}
+    budget: Mapping[str, Any]  # {"schedule.max_rounds": 12} where it is not the fidelity's
+    changed: Mapping[str, Any]  # other settings that are not the fidelity's, by dotted name
+    caveats: Mapping[str, str]  # warnings about some of the changed settings, by the same names
+    fidelity: str  # the nearer one, if `changed` holds some of its fields
+    mechanism: str
+    heads: int
+    metric: Metric
+    runs: tuple[Record, ...]  # by seed
+    published: Published | None
+    against: int | None = None  # the heads of the GATv2 that `contrast` is about
+    contrast: Contrast | None = None  # of GATv2, its `ours`, with this row's mechanism
+    p_holm: float = math.nan  # Student's, one-sided, corrected by Holm
+    num_tests: int = 0  # for how many tests
+
+    @property
+    def dataset(self) -> str:
+        """Its name, where the paper varies the data set; else empty."""
+        return str(self.swept.get("dataset", ""))
+
+    @property
+    def label(self) -> str:
+        values = [*self.swept.items(), *((_last(path), v) for path, v in self.budget.items())]
+        return ", ".join(wording.setting_label(k, v) for k, v in values) or "default"
+
+    @property
+    def title(self) -> str:
+        return wording.title_of(self.mechanism, self.heads)
+
+    @property
+    def is_standard(self) -> bool:
+        """Whether it belongs to one of the two fidelities, without other settings."""
+        return not self.changed.keys() - self.caveats.keys()
+
+    @cached_property
+    def counted(self) -> tuple[Record, ...]:
+        """Without the runs that failed the released code's rule (D20), where it applies."""
+        return tuple(run for run in self.runs if run.ended != "failed")
+
+    @cached_property
+    def values(self) -> dict[int, float]:
+        """The metric by seed, without diverged runs."""
+        values = {run.seed: run.metrics.get(self.metric.name, math.nan) for run in self.counted}
+        return {seed: value for seed, value in values.items() if math.isfinite(value)}
+
+    @cached_property
+    def sample(self) -> Sample | None:
+        return Sample.of(self.values.values()) if self.values else None
+
+    @cached_property
+    def interval(self) -> tuple[float, float]:
+        """95% confidence interval of the mean."""
+        if not self.values:
+            return math.nan, math.nan
+        return bootstrap_interval(list(self.values.values()))
+
+    @property
+    def mean(self) -> float:
+        return math.nan if self.sample is None else self.sample.mean
+
+    @property
+    def difference(self) -> float:
+        """Ours minus the published mean."""
+        return math.nan if self.published is None else self.mean - self.published.mean
+
+    @property
+    def gain(self) -> float:
+        """By how much GATv2 is better than this row; nan if they were not compared."""
+        if self.contrast is None:
+            return math.nan
+        return self.metric.gain(self.contrast.ours.mean, self.contrast.other.mean)
+
+    @property
+    def p(self) -> float:
+        """That GATv2 is better than this row: Student's, one-sided, as in the paper."""
+        return math.nan if self.contrast is None else self.contrast.student.one_sided
+
+    @property
+    def diverged(self) -> int:
+        return len(self.counted) - len(self.values)
+
+    @property
+    def not_converged(self) -> int:
+        """Runs that were cut off. A fixed number of rounds does not count, unless it is reduced."""
+        is_shorter = "schedule.max_rounds" in self.budget
+        cut = [run for run in self.counted if not run.converged]
+        return sum(is_shorter or not _is_fixed(run) for run in cut)
+
+    @property
+    def failed(self) -> int:
+        return len(self.runs) - len(self.counted)
+
+    @property
+    def ended(self) -> Mapping[str, int]:
+        return Counter(run.ended for run in self.runs)
+
+
+def _is_fixed(run: Record) -> bool:
+    """Whether the run has a fixed number of rounds, and used all of them."""
+    schedule = run.settings["schedule"]
+    return run.ended == "budget" and schedule["patience"] >= schedule["max_rounds"]
+
+
+def rows(
+    records: Iterable[Record], benchmark: Benchmark, metric: Metric | None = None
+) -> list[Row]:
+    """The benchmark's records by family, settings, mechanism and heads."""
+    groups: dict[str, dict[int, Record]] = {}
+    for record in current(records, benchmark):
+        groups.setdefault(_group_of(record), {})[record.seed] = record
+    reader = _Reader(benchmark)
+    every = [reader.row(runs, metric or benchmark.metric) for runs in groups.values()]
+    order = list(benchmark.mechanisms)
+    ordered = sorted(every, key=lambda row: _order(row, order))
+    return [row for _, family in families(ordered) for row in _tested(family)]
+
+
+def current(records: Iterable[Record], benchmark: Benchmark) -> list[Record]:
+    """The benchmark's records, without those of other revisions and of settings it lacks now."""
+    return [r for r in records if r.benchmark == benchmark.name and _is_current(r, benchmark)]
+
+
+def _is_current(record: Record, benchmark: Benchmark) -> bool:
+    try:
+        benchmark.as_recorded(record)
+    except (ValueError, TypeError):
+        return False
+    return True
+
+
+def families(rows: Iterable[Row]) -> list[tuple[str, list[Row]]]:
+    return [(name, list(members)) for name, members in groupby(rows, key=lambda row: row.family)]
+
+
+def longest(family: list[Row]) -> list[Row]:
+    """Of rows that differ in their budget alone, those with the most, which come first."""
+    kept: dict[str, Row] = {}
+    for row in family:
+        kept.setdefault(repr((row.swept, row.mechanism, row.heads)), row)
+    return list(kept.values())
+
+
+def metrics_of(benchmark: Benchmark) -> list[Metric]:
+    """The metric of the tables, then the others that have published numbers."""
+    return list(dict.fromkeys([benchmark.metric, *(each.metric for each in benchmark.published)]))
+
+
+def _group_of(record: Record) -> str:
+    return json.dumps([record.mechanism, record.heads, record.settings], sort_keys=True)
+
+
+def _order(row: Row, mechanisms: list[str]) -> tuple[Any, ...]:
+    is_known = row.mechanism in mechanisms
+    swept = tuple(
+        (0, value, "") if isinstance(value, (int, float)) else (1, 0, str(value))
+        for value in row.swept.values()
+    )
+    family = (bool(row.changed), row.fidelity != "corrected", row.family)
+    mechanism = mechanisms.index(row.mechanism) if is_known else len(mechanisms)
+    budget = bool(row.budget), [-row.budget.get(path, 0) for path in BUDGET]  # the longest first
+    return *family, swept, mechanism, row.heads, budget
+
+
+class _Reader:
+    """Turns the settings of records into those of a row."""
+
+    def __init__(self, benchmark: Benchmark) -> None:
+        self.benchmark = benchmark
+        with_caveat = {text.partition("=")[0] for text in benchmark.caveats}
+        varied = dict.fromkeys(name for each in benchmark.published for name in each.settings)
+        self.swept = [name for name in varied if name not in with_caveat]
+
+    def row(self, by_seed: Mapping[int, Record], metric: Metric) -> Row:
+        runs = tuple(by_seed[seed] for seed in sorted(by_seed))
+        values = values_of(self.benchmark.as_recorded(runs[0]).settings)
+        values.pop(HEADS, None)
+        base = self.benchmark.base(runs[0].mechanism, values.get("data.dataset"))
+        sides = {"corrected": values_of(base), "as-published": values_of(as_published(base))}
+        marks = [mark.path for mark in departures(base)]
+        fidelity = min(sides, key=lambda side: _num_different(values, sides[side], marks))
+        swept = {n: v for n in self.swept for path, v in values.items() if _last(path) == n}
+        side = sides[fidelity]
+        changed = {p: v for p, v in values.items() if v != side.get(p) and _last(p) not in swept}
+        budget = {path: changed.pop(path) for path in BUDGET if path in changed}
+        texts = [f"{_last(path)}={wording.setting_text(v)}" for path, v in changed.items()]
+        caveats = {p: self.benchmark.caveats.get(w) for p, w in zip(changed, texts, strict=True)}
+        caveats = {path: caveat for path, caveat in caveats.items() if caveat}
+        return Row(
+            family=", ".join([fidelity, *texts]),
+            swept=swept,
+            budget=budget,
+            changed=changed,
+            caveats=caveats,
+            fidelity=fidelity,
+            mechanism=runs[0].mechanism,
+            heads=runs[0].heads,
+            metric=metric,
+            runs=runs,
+            published=None if caveats else self._published(runs[0], values, metric),
+        )
+
+    def _published(
+        self, record: Record, values: Mapping[str, Any], metric: Metric
+    ) -> Published | None:
+        by_name = {_last(path): value for path, value in values.items()}
+        for each in self.benchmark.published:
+            same = all(by_name.get(name) == value for name, value in each.settings.items())
+            fits = each.heads in (None, record.heads)
+            if same and fits and (each.mechanism, each.metric) == (record.mechanism, metric):
+                return each
+        return None
+
+
+def _num_different(
+    values: Mapping[str, Any], others: Mapping[str, Any], paths: Iterable[str]
+) -> int:
+    return sum(values.get(path) != others.get(path) for path in paths)
+
+
+def _last(path: str) -> str:
+    return path.split(".")[-1]
+
+
+def _tested(family: list[Row]) -> list[Row]:
+    """With GATv2's tests against each row of the same settings.
+
+    Holm corrects for the tests against one mechanism on one data set.
+    """
+    tested = [_against_ours(row, family) for row in family]
+    lots: dict[tuple[str, str], list[Row]] = {}
+    for row in tested:
+        lots.setdefault((row.dataset, row.mechanism), []).append(row)
+    corrected: dict[int, Row] = {}
+    for lot in lots.values():
+        num_tests = sum(not math.isnan(row.p) for row in lot)
+        for row, p in zip(lot, holm([row.p for row in lot]), strict=True):
+            corrected[id(row)] = replace(row, p_holm=p, num_tests=num_tests)
+    return [corrected[id(row)] for row in tested]
+
+
+def _against_ours(row: Row, family: list[Row]) -> Row:
+    """GATv2 of the same budget and with as many heads if it was run so, else with the fewest."""
+    ours = [each for each in family if each.mechanism == OURS and each.swept == row.swept]
+    ours = [each for each in ours if each.values]
+    if row.mechanism == OURS or not ours or not row.values:
+        return row
+    own = min(
+        ours, key=lambda each: (each.budget != row.budget, each.heads != row.heads, each.heads)
+    )
+    tests = contrast(own.values, row.values, row.metric.higher_is_better)
+    return replace(row, against=own.heads, contrast=tests)

@@ -1,0 +1,1 @@
+"""A toy benchmark for each kind of prediction, one file each, on generated data."""
