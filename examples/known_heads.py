@@ -37,8 +37,8 @@ def dictionary(mechanism: str, heads: int = 1) -> Attentiveness:
     benchmark = DICTIONARY_LOOKUP.with_settings(settings)
     record = run(benchmark, mechanism, 0)
     assert record.weights is not None
-    network, specimen = revive(benchmark, mechanism, 0, record.weights)
-    return how_attentive(network, specimen.given)
+    network, given = revive(benchmark, mechanism, 0, record.weights)
+    return how_attentive(network, given.inputs)
 
 
 class Chooser(nn.Module):

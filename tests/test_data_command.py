@@ -86,8 +86,8 @@ def test_tables_are_read_with_the_given_options(tmp_path):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["import"], "but none of them was given"),
-        (["import", "--npz", "a", "--ogb", "b"], "but --npz and --ogb is"),
+        (["import"], "but got none of them"),
+        (["import", "--npz", "a", "--ogb", "b"], "but got --npz and --ogb"),
         (["import", "--edges", "e.csv"], "--nodes is missing"),
         (["import", "--npz", "nowhere.npz"], "nowhere.npz: No such file"),
         (["import", "--planetoid", "nowhere"], "nowhere must hold the ind.*.graph file of one"),

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dynagat.data import describe as describing
+from dynagat.data import statistics as describing
 from dynagat.data.ogb import read_ogb
 from dynagat.data.planetoid import read_planetoid
 from dynagat.data.statistics import describe
@@ -145,7 +145,7 @@ def test_the_table_and_the_json_agree():
     table = str(result)
     for words in ("here", "isolated 1", "in both directions", "homophily"):
         assert words in table
-    assert len({line.index(line.split("  ")[-1].strip()) for line in table.splitlines()}) == 1
+    assert len({line.rindex(line.split("  ")[-1].strip()) for line in table.splitlines()}) == 1
 
 
 def test_an_empty_graph_is_described():

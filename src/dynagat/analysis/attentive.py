@@ -20,9 +20,14 @@ from dynagat.analysis.resample import NOTHING, Estimate, Resampling
 from dynagat.analysis.rows import Rows, rows_of
 from dynagat.analysis.selection import Selection, selectable, selection
 from dynagat.analysis.table import LayerAttention
+from dynagat.analysis.text_table import text_table
 from dynagat.analysis.verdict import UNDECIDED, verdict
 
 MAX_RANKED_KEYS = 20  # keys of a ranking that to_dict contains
+
+
+COLUMNS = ("layer", "head", "agreement τ", "same choice", "one ranking", "(chance)",
+           "selected keys", "interaction", "neighbours", "verdict")  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -46,6 +51,21 @@ class Head:
     same_label: Mass | None  # among edges that are not self-loops; None without labels
     noise: Mass | None  # None if no noise edges were given
     alike: Estimate  # mean τ with the layer's other heads; nan if there are none
+
+    def cells(self) -> tuple[str, ...]:
+        """One text for each of COLUMNS; of most estimates without their interval."""
+        return (
+            self.layer or self.kind,
+            str(self.head),
+            str(self.agreement),
+            str(self.same_choice).split(" ")[0],
+            str(self.explained).split(" ")[0],
+            f"{self.by_chance:.2f}",
+            f"{self.selection.selected:,} of {self.selection.selectable:,}",
+            str(self.interaction).split(" ")[0],
+            f"{self.effective.value:.1f} of {self.degree:.1f}",
+            self.verdict,
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,9 +113,8 @@ class Attentiveness:
         }
 
     def __str__(self) -> str:
-        from dynagat.analysis.wording import table
-
-        return table(self)
+        """A table with one line per head."""
+        return text_table([COLUMNS, *(head.cells() for head in self.heads)])
 
 
 def _plain(items: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -108,7 +108,7 @@ def import_graph(
         if len(sources) != 1:
             names = " and ".join(f"--{each}" for each in sources) or "none of them"
             raise ValueError(
-                f"give exactly one of --edges, --npz, --planetoid, --ogb, but {names} was given"
+                f"give exactly one of --edges, --npz, --planetoid, --ogb, but got {names}"
             )
         if tables.edges is not None:
             name = check_name(name or tables.edges.name.split(".")[0])

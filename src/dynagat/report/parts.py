@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from dynagat.analysis.text_table import text_table
+
 
 @dataclass(frozen=True)
 class Prose:
@@ -94,12 +96,7 @@ class Table:
 
     def to_text(self) -> str:
         """Columns that are padded with spaces."""
-        rows = [self.columns, *(line.cells for line in self.lines)]
-        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-        return "\n".join(
-            "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
-            for row in rows
-        )
+        return text_table([self.columns, *(line.cells for line in self.lines)])
 
 
 Part = Prose | Facts | Code | Figure | Widget | Table
