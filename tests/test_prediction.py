@@ -88,7 +88,7 @@ def test_an_error_is_tuned_and_reported_as_lower_is_better(tmp_path):
 
 def test_an_error_needs_a_score_to_stop_at():
     with pytest.raises(ValueError, match="stop_at of toy-graphs must be set, such as 0"):
-        replace(graphs.BENCHMARK, schedule=Schedule())
+        run(replace(graphs.BENCHMARK, schedule=Schedule()), "gat", 0)
 
 
 @every_kind

@@ -137,13 +137,6 @@ class Benchmark:
     published_heads: Mapping[str, Heads] = field(default_factory=dict)  # of the released code
     extras: Callable[[Any], Any] = no_extras  # report.Findings -> report.Extras of this benchmark
 
-    def __post_init__(self) -> None:
-        if not self.metric.higher_is_better and self.schedule.stop_at == Schedule.stop_at:
-            raise ValueError(
-                f"stop_at of {self.name} must be set, such as 0: {self.metric.title} is an error, "
-                f"and training would stop at {Schedule.stop_at}"
-            )
-
     @property
     def settings(self) -> Settings:
         return Settings(self.data, self.network, self.task, self.schedule)
@@ -241,6 +234,11 @@ def _train(
     network, prediction = _build(benchmark, mechanism, seed)
     generator = torch.Generator().manual_seed(seed)
     schedule = benchmark.schedule.for_mechanism(mechanism)
+    if not prediction.metric.higher_is_better and schedule.stop_at == Schedule.stop_at:
+        raise ValueError(
+            f"stop_at of {benchmark.name} must be set, such as 0: {prediction.metric.title} is an "
+            f"error, and training would stop at {Schedule.stop_at}"
+        )
     return network, prediction, fit(network, prediction, schedule, generator, watch)
 
 
