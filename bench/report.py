@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -165,11 +166,12 @@ def _caption(ledger: Ledger) -> str:
     session = ledger.sessions[entries[0].session]
     versions = ", ".join(f"{name} {session[name]}" for name in ("torch", "PyG", "DGL"))
     means = [times(goal.measured(ledger)) for goal in GOALS if goal.summary is geometric_mean]
-    return (
+    text = (
         f"Forward and backward of a layer; {_size(entries[0])}; {session['CPU']}, "
         f"{session['threads']} threads; {versions}; commit {session['commit']}. "
         f"Geometric means over the shapes: {means[0]} over eager, {means[1]} over compiled."
     )
+    return textwrap.fill(text, 118)
 
 
 def _size(entry: Entry) -> str:

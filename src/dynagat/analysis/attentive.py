@@ -156,7 +156,7 @@ def how_attentive(
     return measure(attention, labels=labels, noise=noise, seed=seed)
 
 
-def look(model: nn.Module, data: Any, **marks: Any) -> dict[str, Any]:
+def analyse(model: nn.Module, data: Any, **marks: Any) -> dict[str, Any]:
     """`how_attentive` as plain numbers and strings for a record; or an error message."""
     try:
         return how_attentive(model, data, **marks).to_dict()

@@ -13,7 +13,7 @@ from typing import Any, Literal, Protocol
 import torch
 from torch import nn
 
-from dynagat.analysis.attentive import look
+from dynagat.analysis.attentive import analyse
 from dynagat.analysis.glance import glance
 from dynagat.experiment import environment, settings
 from dynagat.experiment.record import Record, key_of
@@ -194,9 +194,9 @@ def run(benchmark: Benchmark, mechanism: str, seed: int, watch: Watch = lambda _
             exhibits = prediction.exhibits(network)
         seconds = round(time.perf_counter() - started, 3)
         if benchmark.microscope != "none":
-            analyse = look if benchmark.microscope == "whole" else glance
+            measure = analyse if benchmark.microscope == "whole" else glance
             given = prediction.microscope_input()
-            exhibits = exhibits | {"microscope": analyse(network, given.inputs, **given.marks)}
+            exhibits = exhibits | {"microscope": measure(network, given.inputs, **given.marks)}
     return Record(
         key=benchmark.key(mechanism, seed),
         benchmark=benchmark.name,

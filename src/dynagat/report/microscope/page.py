@@ -38,7 +38,7 @@ BINS = 20
 
 
 def write_microscope(
-    found: Attentiveness,
+    result: Attentiveness,
     path: Path | str,
     *,
     title: str = "How attentive is this model?",
@@ -48,19 +48,19 @@ def write_microscope(
     """Write the page and return its path.
 
     Args:
-        found: the result of `how_attentive`.
+        result: the result of `how_attentive`.
         path: path of the file; missing folders are created.
         title: title of the page.
         names: name of each node, indexed by node id. Default: show the ids.
         nodes: maximum number of queries in the page.
     """
     path = Path(path)
-    write_text(path, microscope(found, title=title, names=names, nodes=nodes))
+    write_text(path, microscope(result, title=title, names=names, nodes=nodes))
     return path
 
 
 def microscope(
-    found: Attentiveness, *, title: str, names: Sequence[str] | None = None, nodes: int = 2000
+    result: Attentiveness, *, title: str, names: Sequence[str] | None = None, nodes: int = 2000
 ) -> str:
     """The page as HTML."""
     if nodes < 1:
@@ -70,22 +70,22 @@ def microscope(
             f"nodes must be at most {MAX_NODES}, because browsers can't open larger pages,"
             f" but is {nodes}"
         )
-    codes, edge_sets = edge_sets_of(found)
-    data = embed(codes, edge_sets, found.layers, names, nodes)
-    data["layers"] = [_names(layer) for layer in found.layers]
+    codes, edge_sets = edge_sets_of(result)
+    data = embed(codes, edge_sets, result.layers, names, nodes)
+    data["layers"] = [_names(layer) for layer in result.layers]
     data["colours"] = QUERY_COLOURS
-    lowest = _lowest(found.heads)
+    lowest = _lowest(result.heads)
     return template(Path(__file__).with_suffix(".html")).render(
         title=title,
-        answer=answer(found.heads),
-        setting=setting(found),
+        answer=answer(result.heads),
+        setting=setting(result),
         layers=[_layer(layer, sharpness, lowest) for layer, sharpness in
-                zip(found.layers, _sharpness(edge_sets, len(found.layers)), strict=True)],
+                zip(result.layers, _sharpness(edge_sets, len(result.layers)), strict=True)],
         ticks=_ticks(lowest),
         threshold={"value": MOSTLY, "at": _at(MOSTLY, lowest)},
         legend=[(_css(each), WORDS[each], MEANINGS[each]) for each in ORDER[:4]],
-        explained=[(number.name, number.meaning) for number in every_number(found.heads)],
-        advice=[(_css(each.verdict), each) for each in advise(found.heads)],
+        explained=[(number.name, number.meaning) for number in every_number(result.heads)],
+        advice=[(_css(each.verdict), each) for each in advise(result.heads)],
         included=_included(data),
         data=as_json(data),
     )  # fmt: skip
