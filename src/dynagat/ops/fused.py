@@ -179,9 +179,11 @@ def _forward(*arguments) -> tuple[Tensor, Tensor, Tensor]:
     problem = _problem(inputs)
     batch = out.shape[:-3].numel()
     for b in range(batch):
-        _set_addresses(problem, b, batch, query=inputs.query, key=inputs.key, value=inputs.value)
-        _set_addresses(problem, b, batch, out=out, top=top, scores=scores)
-        _set_addresses(problem, b, batch, weights=weights if wants_weights else None)
+        _set_addresses(
+            problem, b, batch,
+            query=inputs.query, key=inputs.key, value=inputs.value, out=out, top=top,
+            weights=weights if wants_weights else None, scores=scores,
+        )  # fmt: skip
         problem.first_count = b * inputs.num_edges * out.shape[-2]
         kernels.forward(problem)
     if scores is not None:
@@ -216,7 +218,7 @@ def _backward(*arguments) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tenso
     _check(inputs)
     *batch_shape, _, heads, channels = inputs.value_table.shape
     expected = (*batch_shape, inputs.num_queries, heads, channels)
-    if tuple(dout.shape) != expected or tuple(top.shape) != expected[:-1]:
+    if dout.shape != expected or top.shape != expected[:-1]:
         shapes = f"{list(dout.shape)} and {list(top.shape)}"
         raise ValueError(
             f"dout and top must have shapes {list(expected)} and {list(expected[:-1])}, "
@@ -231,10 +233,12 @@ def _backward(*arguments) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tenso
     problem = _problem(inputs)
     batch = top.shape[:-2].numel()
     for b in range(batch):
-        _set_addresses(problem, b, batch, query=inputs.query, key=inputs.key, value=inputs.value)
-        _set_addresses(problem, b, batch, dout=dout, dweights=dweights, top=top)
-        _set_addresses(problem, b, batch, dquery=tables[0], dkey=tables[1])
-        _set_addresses(problem, b, batch, dvalue=None if inputs.value is None else tables[2])
+        _set_addresses(
+            problem, b, batch,
+            query=inputs.query, key=inputs.key, value=inputs.value, top=top,
+            dout=dout, dweights=dweights, dquery=tables[0], dkey=tables[1],
+            dvalue=None if inputs.value is None else tables[2],
+        )  # fmt: skip
         problem.first_count = b * inputs.num_edges * top.shape[-1]
         parts = shared if b == 0 else [torch.zeros_like(total) for total in shared]
         for name, part, given in zip(SHARED, parts, inputs[3:NUM_DIFFERENTIABLE], strict=True):
@@ -379,7 +383,7 @@ def _problem(inputs: AttentionInputs):
     for name, tensor in zip(ARRAYS, graph, strict=True):
         setattr(problem, name, tensor.data_ptr())
     problem.num_queries, problem.num_keys = inputs.num_queries, inputs.num_keys
-    problem.num_positions = len(graph[1])
+    problem.num_positions = graph[1].shape[0]
     problem.num_edges, problem.relations = inputs.num_edges, inputs.num_relations
     problem.heads, problem.channels = values.shape[-2:]
     problem.edge_dim = 0 if edge is None else edge.shape[1]
@@ -395,9 +399,9 @@ def _problem(inputs: AttentionInputs):
 def _set_addresses(problem, b: int, batch: int, **tensors: Tensor | None) -> None:
     """Set fields of the problem to the address of batch b in each tensor."""
     for name, tensor in tensors.items():
-        address = 0
-        if tensor is not None:
-            address = tensor.data_ptr() + b * (tensor.numel() // batch) * tensor.element_size()
+        address = 0 if tensor is None else tensor.data_ptr()
+        if tensor is not None and b > 0:
+            address += b * (tensor.numel() // batch) * tensor.element_size()
         setattr(problem, name, address)
 
 
@@ -424,11 +428,11 @@ def _check(inputs: AttentionInputs) -> None:
         shapes["edge"] = (edge, (num_edges, edge.shape[-1]))
         shapes["edge_weight"] = (edge_weight, (relations, *row, edge.shape[-1]))
     for name, (tensor, shape) in shapes.items():
-        if tensor is not None and tuple(tensor.shape) != shape:
+        if tensor is not None and tensor.shape != shape:
             raise ValueError(f"{name} must have shape {list(shape)}, but has {list(tensor.shape)}")
     if len(graph) != 6 or any(t.dtype != torch.int32 or not t.is_contiguous() for t in graph):
         raise TypeError("graph must be the six int32 arrays of a Graph")
-    if len({len(graph[n]) for n in (1, 2, 4, 5)}) != 1:
+    if len({graph[n].shape[0] for n in (1, 2, 4, 5)}) != 1:
         raise ValueError(
             "the graph's key_index, edge_id, key_query and key_position must have equal lengths"
         )
