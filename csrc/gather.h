@@ -40,7 +40,9 @@ struct Scratch {
   const uint8_t** sign_row;
   const char** prefetch_row;
 
-  Scratch(int64_t block, int64_t padded, int64_t heads, int64_t tile, bool rows_are_copied) {
+  // Not inlined: it would be copied into every kernel.
+  __attribute__((noinline)) Scratch(int64_t block, int64_t padded, int64_t heads, int64_t tile,
+                                    bool rows_are_copied) {
     int64_t bytes = 0;
     auto measure = [&](auto*& buffer, int64_t count) {
       bytes += whole_lines(count * sizeof(*buffer));
