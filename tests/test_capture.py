@@ -576,7 +576,7 @@ def assert_untouched(model: nn.Module) -> None:
     for name in ("gat_conv", "gatv2_conv", "transformer_conv", "rgat_conv"):
         assert sys.modules[f"torch_geometric.nn.conv.{name}"].softmax is softmax
     assert not hasattr(softmax, "observed_softmax")
-    assert not observe.are_there()
+    assert not observe.has_observers()
     assert torch._dynamo.eval_frame._stance.stance == "default"
 
 

@@ -34,14 +34,14 @@ def problem_of(mechanism: str, variant: str):
 
 
 def observed(problem, backend, **more):
-    sights = []
-    with observe.observing(sights.append):
+    observations = []
+    with observe.observing(observations.append):
         out, weights = problem.run(backend, **more)
-    (sight,) = sights
-    assert not observe.are_there()
-    assert not sight.weights.requires_grad
-    assert not sight.scores.requires_grad
-    return sight, out, weights
+    (observation,) = observations
+    assert not observe.has_observers()
+    assert not observation.weights.requires_grad
+    assert not observation.scores.requires_grad
+    return observation, out, weights
 
 
 def scores_by_formula(problem) -> Tensor:  # [*, P, H], in float64
@@ -69,25 +69,25 @@ def scores_by_formula(problem) -> Tensor:  # [*, P, H], in float64
 def test_observers_receive_scores_and_weights_before_dropout(mechanism, backend, variant) -> None:
     problem = problem_of(mechanism, variant)
     graph = problem.graph
-    sight, out, weights = observed(problem, backend)
+    observation, out, weights = observed(problem, backend)
     assert weights is None
     ids = graph.edge_id.long()
-    torch.testing.assert_close(sight.scores[..., ids, :], scores_by_formula(problem))
-    expected = softmax(sight.scores[..., ids, :], graph.query_index.long(), dim=-2)
-    torch.testing.assert_close(sight.weights[..., ids, :], expected)
+    torch.testing.assert_close(observation.scores[..., ids, :], scores_by_formula(problem))
+    expected = softmax(observation.scores[..., ids, :], graph.query_index.long(), dim=-2)
+    torch.testing.assert_close(observation.weights[..., ids, :], expected)
     gaps = torch.ones(graph.num_edges, dtype=torch.bool).index_fill(0, ids, False)
-    assert not sight.weights[..., gaps, :].any()
-    assert not sight.scores[..., gaps, :].any()
-    assert torch.equal(sight.rowptr, graph.rowptr)
-    assert torch.equal(sight.key_index, graph.key_index)
-    assert torch.equal(sight.edge_id, graph.edge_id)
-    assert sight.num_relations == graph.num_relations
+    assert not observation.weights[..., gaps, :].any()
+    assert not observation.scores[..., gaps, :].any()
+    assert torch.equal(observation.rowptr, graph.rowptr)
+    assert torch.equal(observation.key_index, graph.key_index)
+    assert torch.equal(observation.edge_id, graph.edge_id)
+    assert observation.num_relations == graph.num_relations
     unobserved, returned = problem.run(backend, return_weights=True)
     assert torch.equal(out, unobserved)
-    sight, _, weights = observed(problem, backend, return_weights=True)
+    observation, _, weights = observed(problem, backend, return_weights=True)
     assert torch.equal(weights, returned)
-    assert torch.equal(sight.weights, returned)
-    assert not len(ids) or sight.weights.data_ptr() != weights.data_ptr()
+    assert torch.equal(observation.weights, returned)
+    assert not len(ids) or observation.weights.data_ptr() != weights.data_ptr()
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16], ids=str)
@@ -95,14 +95,14 @@ def test_observers_receive_scores_and_weights_before_dropout(mechanism, backend,
 @pytest.mark.parametrize("mechanism", MECHANISMS)
 def test_observers_of_half_precision_receive_float32(mechanism, backend, dtype) -> None:
     problem = make_problem(mechanism, 2, 5, dropout=0.5).to(dtype)
-    sight, _, _ = observed(problem, backend)
-    assert sight.weights.dtype == sight.scores.dtype == torch.float32
+    observation, _, _ = observed(problem, backend)
+    assert observation.weights.dtype == observation.scores.dtype == torch.float32
     ids, query = problem.graph.edge_id.long(), problem.graph.query_index.long()
-    expected = softmax(sight.scores[ids].double(), query).float()
-    torch.testing.assert_close(sight.weights[ids], expected)
+    expected = softmax(observation.scores[ids].double(), query).float()
+    torch.testing.assert_close(observation.weights[ids], expected)
     tolerance = 1e-5 if backend is fused or dtype == torch.float32 else 16 * torch.finfo(dtype).eps
     formula = scores_by_formula(problem).float()
-    torch.testing.assert_close(sight.scores[ids], formula, atol=tolerance, rtol=tolerance)
+    torch.testing.assert_close(observation.scores[ids], formula, atol=tolerance, rtol=tolerance)
 
 
 def test_every_observer_is_called_until_its_block_ends() -> None:

@@ -28,7 +28,7 @@ def ranked(rows: Rows, backend: str) -> Tensor:
 def explained_share(rows: Rows, positions: Tensor) -> Tensor:
     comparisons = find_comparisons(rows)
     signs = comparisons.signs(rows)
-    return order._told(rows, comparisons, signs, positions).sum(0) / signs.abs().sum(0)
+    return order._is_predicted(rows, comparisons, signs, positions).sum(0) / signs.abs().sum(0)
 
 
 both_backends = pytest.mark.parametrize(

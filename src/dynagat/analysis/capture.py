@@ -28,7 +28,7 @@ from dynagat.analysis.table import LayerAttention, Table, tabulate
 from dynagat.graph import Graph
 from dynagat.nn.core import GraphAttention
 from dynagat.nn.edges import read_edges
-from dynagat.ops.observe import Sight, observing
+from dynagat.ops.observe import Observation, observing
 
 Draft = Callable[[], Iterable[LayerAttention]]
 Ids = Tensor | Mapping[Any, Tensor] | None  # one array, or one per node or edge type
@@ -168,7 +168,7 @@ class _Frame:
     layer: nn.Module
     arguments: Mapping[str, Any]
     edges: Any = None  # the edges that PyG's layer computes on
-    sights: list[Sight] = field(default_factory=list)
+    observations: list[Observation] = field(default_factory=list)
     softmaxes: list[tuple[Any, Tensor | None, Tensor]] = field(default_factory=list)
     has_parts: bool = False  # a softmax covered only some of the edges
 
@@ -215,10 +215,10 @@ class _Recorder:
         for draft in _drafts(frame, self.layers[layer]):
             self.attention._add(draft)
 
-    def on_op(self, sight: Sight) -> None:
+    def on_op(self, observation: Observation) -> None:
         frames = self._frames
         if frames and isinstance(frames[-1].layer, GraphAttention):
-            frames[-1].sights.append(sight)
+            frames[-1].observations.append(observation)
 
     def on_softmax(self, score: Tensor, weight: Tensor) -> None:
         frames = self._frames
@@ -259,10 +259,10 @@ def _drafts(frame: _Frame, path: str) -> Iterator[Draft]:
     named = (frame.arguments.get("edge_index"), frame.arguments.get("adj_t"))
     given = next((each for each in named if each is not None), frame.edges)
     call = _Call(path, type(frame.layer).__name__, _is_one_set(frame), _query_row(given))
-    for sight in frame.sights:
+    for observation in frame.observations:
         num_given = read_edges(given, flow).num_edges
-        loops = None if _is_whole(sight) else first_loops(read_edges(given, flow).ends())
-        yield partial(_views_of_sight, call, sight, num_given, loops)
+        loops = None if _is_whole(observation) else first_loops(read_edges(given, flow).ends())
+        yield partial(_views_of_sight, call, observation, num_given, loops)
     for seen, score, weight in frame.softmaxes or _no_edges(frame):
         ends, given_ends = (_copy(read_edges(each, flow).ends()) for each in (seen, given))
         edges = (*ends, edge_ids(ends, given_ends))
@@ -308,23 +308,25 @@ def _view(
 
 
 def _views_of_sight(
-    call: _Call, sight: Sight, num_given: int, loops: tuple[Tensor, Tensor] | None
+    call: _Call, observation: Observation, num_given: int, loops: tuple[Tensor, Tensor] | None
 ) -> Iterator[LayerAttention]:
     """One view per batch element: the caller's edges in order, then added self-loops."""
-    num_edges, device = sight.weights.shape[-2], sight.rowptr.device
-    rows = torch.arange(len(sight.rowptr) - 1, device=device).repeat_interleave(sight.rowptr.diff())
-    query = rows // sight.num_relations if sight.num_relations > 1 else rows
-    edge = sight.edge_id.long()
+    num_edges, device = observation.weights.shape[-2], observation.rowptr.device
+    rows = torch.arange(len(observation.rowptr) - 1, device=device).repeat_interleave(
+        observation.rowptr.diff()
+    )
+    query = rows // observation.num_relations if observation.num_relations > 1 else rows
+    edge = observation.edge_id.long()
     ends = [torch.full((num_edges,), -1, device=device).index_copy_(0, edge, each)
-            for each in (query, sight.key_index.long())]  # fmt: skip
+            for each in (query, observation.key_index.long())]  # fmt: skip
     edge_id = torch.arange(num_edges, device=device)
     edge_id[num_given:] = -1
     if loops is not None:
         added = loops[0] < num_edges - num_given  # not the kept loops of a Graph, nor unused ids
         edge_id[num_given + loops[0][added]] = loops[1][added]
     numbers = [each.flatten(0, -3) if each.dim() > 2 else each[None] for each in
-               (sight.weights, sight.scores)]  # fmt: skip
-    if not _is_whole(sight):
+               (observation.weights, observation.scores)]  # fmt: skip
+    if not _is_whole(observation):
         used = (ends[0] >= 0).nonzero()[:, 0]
         *ends, edge_id = (each.index_select(0, used) for each in (*ends, edge_id))
         numbers = [each.index_select(1, used) for each in numbers]
@@ -332,9 +334,9 @@ def _views_of_sight(
         yield _view(call, (ends[0], ends[1], edge_id), weight, score)
 
 
-def _is_whole(sight: Sight) -> bool:
+def _is_whole(observation: Observation) -> bool:
     """Is every edge id in use? Not if self-loops were replaced."""
-    return len(sight.edge_id) == sight.weights.shape[-2]
+    return len(observation.edge_id) == observation.weights.shape[-2]
 
 
 def _query_row(given: Any) -> Tensor | None:

@@ -104,9 +104,6 @@ def _is_predicted(rows: Rows, comparisons: Comparisons, signs: Tensor, positions
     return ((second - first).sign() * signs > 0).to(signs.dtype)
 
 
-_told = _is_predicted  # the name that tests/test_order.py uses
-
-
 def _by_query(rows: Rows, comparisons: Comparisons, values: Tensor) -> Tensor:
     """[M, H] -> [Q, H]: the mean over each query's comparisons."""
     zeros = torch.zeros(rows.num_queries, values.shape[1])

@@ -168,7 +168,7 @@ def _forward(*arguments) -> tuple[Tensor, Tensor, Tensor]:
     *fields, return_weights = arguments
     inputs = AttentionInputs.contiguous(fields)
     _check(inputs)
-    observed = observe.are_there()
+    observed = observe.has_observers()
     wants_weights = return_weights or observed
     out, top, weights = _empty_results(inputs, wants_weights)
     scores = _empty_like(weights) if observed else None
@@ -190,7 +190,7 @@ def _forward(*arguments) -> tuple[Tensor, Tensor, Tensor]:
         rowptr, key_index, edge_id = inputs.graph[:3]
         seen = weights.clone() if return_weights else weights  # the caller may modify its tensor
         relations = inputs.num_relations
-        observe.notify(observe.Sight(rowptr, key_index, edge_id, relations, seen, scores))
+        observe.notify(observe.Observation(rowptr, key_index, edge_id, relations, seen, scores))
     if wants_weights and not return_weights:
         weights = weights.new_empty(*weights.shape[:-2], 0, weights.shape[-1])
     return out, top, weights

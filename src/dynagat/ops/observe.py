@@ -15,7 +15,7 @@ from torch import Tensor
 
 
 @dataclass(frozen=True, eq=False)
-class Sight:
+class Observation:
     """The scores and weights of one op call, by edge id. Unused edge ids hold zeros."""
 
     rowptr: Tensor  # [num_queries · R + 1]: the rows of the graph, as in `Graph`
@@ -26,20 +26,20 @@ class Sight:
     scores: Tensor  # [*, num_edges, H]
 
 
-Observer = Callable[[Sight], None]
+Observer = Callable[[Observation], None]
 
 _observers: tuple[Observer, ...] = ()
 _lock = threading.Lock()
 
 
-def are_there() -> bool:
+def has_observers() -> bool:
     """Is there any observer?"""
     return bool(_observers)
 
 
-def notify(sight: Sight) -> None:
+def notify(observation: Observation) -> None:
     for observer in _observers:
-        observer(sight)
+        observer(observation)
 
 
 @contextmanager

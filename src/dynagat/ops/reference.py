@@ -137,10 +137,10 @@ def _attend(
     weight = _segment_softmax(wide, query, graph.num_queries)  # [*, P, H]
     batch, heads = weight.shape[:-2], weight.shape[-1]
     returned = _by_edge_id(weight, graph) if return_weights else None
-    if observe.are_there():
+    if observe.has_observers():
         arrays = [_by_edge_id(values.detach(), graph) for values in (weight, wide)]
         rows = graph.rowptr, graph.key_index, graph.edge_id
-        observe.notify(observe.Sight(*rows, graph.num_relations, *arrays))
+        observe.notify(observe.Observation(*rows, graph.num_relations, *arrays))
     if dropout > 0:
         if seed is None:
             raise ValueError(f"seed is missing, but dropout is {dropout}")
