@@ -17,7 +17,7 @@ from dynagat.graph import Graph
 from dynagat.native import kernels
 from dynagat.ops import observe
 
-MECHANISMS = {"gat": 0, "gatv2": 1, "dpgat": 2}
+MECHANISM_CODES = {"gat": 0, "gatv2": 1, "dpgat": 2}
 STORAGE = {torch.float32: 0, torch.float64: 1, torch.bfloat16: 2, torch.float16: 3}
 ARRAYS = ("rowptr", "key_index", "edge_id", "key_rowptr", "key_query", "key_position")
 SHARED = ("da", "dedge", "dedge_weight")  # gradients summed over the batch
@@ -377,7 +377,7 @@ def _problem(inputs: AttentionInputs):
     """The arguments of the native call, except the pointers that differ between batches."""
     values, edge, graph = inputs.value_table, inputs.edge, inputs.graph
     problem = kernels.Problem()
-    problem.mechanism = MECHANISMS[inputs.mechanism]
+    problem.mechanism = MECHANISM_CODES[inputs.mechanism]
     problem.storage = STORAGE[values.dtype]
     problem.threads = torch.get_num_threads()
     for name, tensor in zip(ARRAYS, graph, strict=True):
