@@ -14,6 +14,7 @@ import torch
 from bench.synthetic_ogb import make_ogb
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.sparse import csr_array, csr_matrix
 from torch_geometric.data import Data, HeteroData
 
 from dynagat.data.npz import read_npz
@@ -103,7 +104,7 @@ def test_planetoid_test_nodes_are_placed_by_the_index(tmp_path, one_valid):
         ({"y": Path("evil")}, r"ind\.tiny\.y holds a pathlib.* may hold only arrays"),
         ({"y": print}, r"ind\.tiny\.y holds a (__builtin__|builtins)\.print"),
         ({"ty": dense([[1, 0]])}, r"ind\.tiny\.ty must have shape \(2, 2\), but has \(1, 2\)"),
-        ({"graph": {0: [7]}}, r"ind\.tiny\.graph.*nodes are 0 to 4, but the edge has node 7"),
+        ({"graph": {0: [7]}}, r"ind\.tiny\.graph must hold nodes from 0 to 4, but holds 7"),
         ({"graph": [1, 2]}, r"ind\.tiny\.graph must hold a dictionary of neighbour lists"),
         ({"allx": "words"}, r"ind\.tiny\.allx must hold a matrix of numbers, but holds a str"),
         ({"test": "4\nx\n"}, r"test\.index, line 2: must be a node index, but is 'x'"),
@@ -114,6 +115,82 @@ def test_planetoid_test_nodes_are_placed_by_the_index(tmp_path, one_valid):
 def test_bad_planetoid_files_are_errors(tmp_path, one_valid, changed, message):
     with pytest.raises(ValueError, match=message):
         read_planetoid(write_planetoid(tmp_path / "f", **changed))
+
+
+class Forged:
+    """Pickles as a call of `function`, with a state that need not fit."""
+
+    def __init__(self, function, arguments, state):
+        self.reduced = function, arguments, state
+
+    def __reduce__(self):
+        return self.reduced
+
+
+def forged_array(shape=(1, 2), content=b"\0" * 8, name="f4", order="<", flags=0):
+    state = (3, order, None, None, None, -1, -1, flags)
+    dtype = Forged(np.dtype, (name, False, True), state)
+    start = np.empty(0).__reduce__()[:2]
+    return Forged(*start, (1, shape, dtype, False, content))
+
+
+def forged_sparse(**changed):
+    matrix = csr_array(np.eye(2, dtype=np.float32))
+    state = {"data": matrix.data, "indices": matrix.indices, "indptr": matrix.indptr}
+    return Forged(csr_matrix, (), {**state, "_shape": (2, 2), **changed})
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        # The flags of an object dtype are cleared: numpy would use the bytes as pointers.
+        (forged_array(content=b"A" * 16, name="O8", order="|"), "an array of 'O8' instead of num"),
+        (forged_array(name="V8"), "an array of 'V8' instead of numbers"),
+        (forged_array(name=["f4"]), "instead of numbers"),
+        (forged_array(order="?"), r"unknown byte order '\?'"),
+        (forged_array(shape=(2**40, 2**40)), "impossible shape|8 bytes for an array of shape"),
+        (forged_array(shape=(2**70, 2)), "impossible shape"),
+        (forged_array(shape=(-1, 2)), "impossible shape"),
+        (forged_array(shape=("a", 2)), "impossible shape"),
+        (forged_array(content=b"\0" * 7), "7 bytes for an array of shape"),
+        (forged_array(content=["a", "b"]), "an array of objects instead of numbers"),
+        (forged_sparse(_shape=(2, 2**40)), "would take over 17 GB"),
+        (forged_sparse(_shape=("a", 2)), "impossible shape"),
+        (forged_sparse(indices=np.array([0, -1], np.int32)), "index outside of them"),
+        (forged_sparse(indices=np.array([0, 2], np.int32)), "index outside of them"),
+        (forged_sparse(indptr=np.array([0, 2, 1], np.int32)), "do not fit its shape"),
+        (forged_sparse(indptr=np.array([0, 9, 2], np.int32)), "do not fit its shape"),
+        (forged_sparse(data=np.ones(1, np.float32)), "do not fit its shape"),
+        (forged_sparse(data="words"), "data of a sparse matrix must be a list of numbers"),
+    ],
+)
+def test_forged_arrays_are_refused_in_one_sentence(tmp_path, one_valid, value, message):
+    folder = write_planetoid(tmp_path / "f", x=value)
+    with pytest.raises(
+        ValueError, match=rf"ind\.tiny\.x was (cut short or )?altered: .*({message})"
+    ):
+        read_planetoid(folder)
+
+
+@pytest.mark.parametrize("node", [2**70, -1, "1", 0.5, None])
+def test_neighbours_that_are_no_nodes_are_refused(tmp_path, one_valid, node):
+    for graph in ({0: [node]}, {node: [0]}):
+        folder = write_planetoid(tmp_path / "f", graph=graph)
+        with pytest.raises(ValueError, match=r"ind\.tiny\.graph must hold nodes from 0 to 4, but"):
+            read_planetoid(folder)
+
+
+@pytest.mark.parametrize("dtype", ["<f4", ">f8", ">i4", "|b1", "<u2", "<f2"])
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_arrays_are_unpickled_as_numpy_would(tmp_path, dtype, order):
+    array = np.asarray(np.arange(6).reshape(2, 3) % 3, dtype=dtype, order=order)
+    for protocol in (2, 3, 4):
+        path = tmp_path / "array.pkl"
+        path.write_bytes(pickle.dumps({"a": [array, (array[:1],)]}, protocol=protocol))
+        ours = read_pickle(path)["a"]
+        assert ours[0].dtype == array.dtype.newbyteorder("=")
+        assert np.array_equal(ours[0], array)
+        assert ours[1][0].shape == (1, 3)
 
 
 @pytest.mark.parametrize("part", PARTS)
