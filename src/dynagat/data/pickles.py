@@ -69,7 +69,8 @@ class _Dtype:
     def __init__(self, name: Any = None, *_: Any) -> None:
         if not isinstance(name, str) or not DTYPE.fullmatch(name):
             raise ValueError(f"it holds an array of {name!r} instead of numbers")
-        self.name, self.byte_order = name, "="
+        self.name: str = name
+        self.byte_order: Any = "="
 
     def __setstate__(self, state: Any) -> None:
         """Only the byte order counts."""
