@@ -21,7 +21,6 @@ from typer.testing import CliRunner
 
 from dynagat.benchmarks import DICTIONARY_LOOKUP, OWN_GRAPH
 from dynagat.cli import app
-from dynagat.cli.tuning import TuningProgress, command_of, summary_of
 from dynagat.experiment import (
     Benchmark,
     Request,
@@ -39,6 +38,7 @@ from dynagat.experiment.settings import as_text, parse_choices
 from dynagat.experiment.storage import opened
 from dynagat.experiment.store import StoreError
 from dynagat.experiment.tuning import choices_of
+from dynagat.experiment.tuning_summary import TuningProgress, command_of, summary_of
 from dynagat.metrics import ACCURACY, MEAN_ABSOLUTE_ERROR
 from dynagat.prediction.prediction import MicroscopeInput, Prediction
 from dynagat.training import Schedule
@@ -300,18 +300,17 @@ def test_a_diverged_trial_has_an_infinite_error_and_is_never_chosen(tmp_path):
     assert result.best.settings["network.width"] == 1
 
 
-def test_progress_shows_the_lowest_error_as_the_best(tmp_path, capsys):
-    path = tmp_path / "tune.sqlite"
+def test_progress_shows_the_lowest_error_as_the_best(tmp_path):
+    path, lines = tmp_path / "tune.sqlite", []
     with opened(path) as kept:
         texts = ["width=1,3,2", "slope=0.5"]
         options = {"texts": texts, "mechanisms": ["gat"], "sampler": "grid", "prune": False}
         studies = [
             Study(each, kept) for each in tunings(tmp_path / "log", toy=TOY_ERROR, **options)
         ]
-        progress = TuningProgress(studies, 3)
+        progress = TuningProgress(studies, 3, lines.append)
         [result] = tune(studies, 3, path, on_trial=progress.on_trial)
-    last = capsys.readouterr().err.splitlines()[-1]
-    assert f"best {result.best.value:.4f}; 3 of 3 trials" in last
+    assert f"best {result.best.value:.4f}; 3 of 3 trials" in lines[-1]
 
 
 # Points of the grid

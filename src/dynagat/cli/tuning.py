@@ -3,38 +3,26 @@
 from __future__ import annotations
 
 import json
-import math
 import shlex
 import sys
-import time
-from collections import Counter
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from dynagat.benchmarks import find
 from dynagat.cli.console import explain_errors, note, words
-from dynagat.experiment import Benchmark, Request
+from dynagat.experiment import Request
 from dynagat.experiment import tune as run_trials
-from dynagat.experiment.jobs import HEADS
-from dynagat.experiment.progress import SILENCE, clock
 from dynagat.experiment.record import plain
-from dynagat.experiment.settings import (
-    as_text,
-    grid,
-    parse_numbers,
-    parse_settings,
-    short_name,
-    values_of,
-)
+from dynagat.experiment.settings import parse_numbers
 from dynagat.experiment.storage import opened
-from dynagat.experiment.study import Study, Trial
+from dynagat.experiment.study import Study
 from dynagat.experiment.trials import Tuned
-from dynagat.experiment.tuning import Sampler, Tuning, choices_of
+from dynagat.experiment.tuning import Sampler, Tuning, tunings_of
+from dynagat.experiment.tuning_summary import TuningProgress, summary_of, summary_text
 from dynagat.files import write_text
-from dynagat.training import Round
 
 TRIALS, SMOKE_TRIALS = 60, 4
 
@@ -72,15 +60,12 @@ def tune(
     """Choose settings for each mechanism on validation data. The same command resumes."""
     with explain_errors():
         chosen = find(benchmark)
-        names = words(mechanism) or tuple(chosen.mechanisms)
         numbers = parse_numbers(seeds or ("0" if smoke else "0-1"), "seeds")
         budget = _budget(trials, sampler, smoke)
-        base, fixed = _base(chosen, settings or [], smoke)
-        choices = choices_of(chosen, search or [], fixed)
-        tunings = [
-            Tuning(each, name, choices, tuple(numbers), sampler, prune)
-            for name, each in _by_mechanism(base, names, HEADS in {*choices, *fixed}).items()
-        ]
+        request = Request(
+            tuple(settings or ()), words(mechanism), seeds=tuple(numbers), smoke=smoke
+        )
+        tunings = tunings_of(chosen, request, search or [], sampler, prune)
         tunings = _use_grid_if_covered(tunings, budget)
         with opened(storage) as kept:
             studies = [Study(each, kept) for each in tunings]
@@ -94,7 +79,7 @@ def tune(
             write_text(out_file, "".join(f"{line}\n" for line in lines))
         for each in results:
             summary = summary_of(each, chosen)
-            print(json.dumps(plain(summary)) if as_json else _text(summary, each.tuning))
+            print(json.dumps(plain(summary)) if as_json else summary_text(summary, each.tuning))
 
 
 def _budget(trials: int | None, sampler: str, smoke: bool) -> int:
@@ -103,29 +88,6 @@ def _budget(trials: int | None, sampler: str, smoke: bool) -> int:
     if budget < 1:
         raise ValueError(f"trials must be at least 1, but is {trials}")
     return budget
-
-
-def _base(benchmark: Benchmark, assignments: list[str], smoke: bool) -> tuple[Benchmark, set[str]]:
-    """The benchmark that all trials start from, and the settings that --set fixes."""
-    start = benchmark.base("", Request(tuple(assignments)).dataset)
-    given = parse_settings(start, assignments)
-    for path, values in given:
-        if len(values) > 1:
-            raise ValueError(f"--set gives {path} several values; --search chooses among them")
-    [settings] = grid(start, [*(benchmark.smoke if smoke else ()), *assignments])
-    return benchmark.with_settings(settings), {path for path, _ in given}
-
-
-def _by_mechanism(
-    base: Benchmark, names: tuple[str, ...], heads_are_given: bool
-) -> dict[str, Benchmark]:
-    """With the first number of heads that the benchmark compares, unless heads are given."""
-    for name in names:
-        base.check_mechanism(name)
-    return {
-        name: base if heads_are_given else base.with_heads(base.mechanisms[name][0])
-        for name in names
-    }
 
 
 def _use_grid_if_covered(tunings: list[Tuning], budget: int) -> list[Tuning]:
@@ -151,124 +113,10 @@ def _tune_shown(studies: list[Study], budget: int, storage: Path, workers: int) 
     lost = sum(study.recover() for study in studies)
     if lost:
         note(f"{lost} unfinished trials in {storage}, left by a stopped process, are repeated")
-    progress = TuningProgress(studies, budget)
+    progress = TuningProgress(studies, budget, note)
     try:
         return run_trials(studies, budget, storage, workers, progress.watch, progress.on_trial)
     except KeyboardInterrupt:
         note(f"stopped; finished trials are in {storage}. The same command continues:")
         note(f"  {shlex.join(['dynagat', *sys.argv[1:]])}")
         raise typer.Exit(130) from None
-
-
-class TuningProgress:
-    """A line for each trial that ends and, after some silence, for a running one."""
-
-    def __init__(self, studies: list[Study], budget: int) -> None:
-        self.budget = {study.tuning.mechanism: study.limit(budget) for study in studies}
-        self.done: Counter[str] = Counter()
-        self.best: dict[str, float] = {}
-        self.metric = studies[0].tuning.metric
-        for study in studies:
-            for trial in study.trials():
-                self._count(trial)
-        self.before = sum(self.done.values())
-        if self.before:
-            note(f"{self.before} of {sum(self.budget.values())} trials are finished already")
-        self.started = self.last_line = time.perf_counter()
-
-    def _count(self, trial: Trial) -> None:
-        name = trial.mechanism
-        if trial.counts and self.done[name] < self.budget[name]:
-            self.done[name] += 1
-            worst = self.metric.worst
-            if trial.value is not None and self.metric.is_gain(
-                trial.value, self.best.get(name, worst)
-            ):
-                self.best[name] = trial.value
-
-    def watch(self, mechanism: str, number: int, seed: int, here: Round) -> None:
-        if time.perf_counter() - self.last_line > SILENCE:
-            text = f"round {here.round} loss {here.loss:.4f} valid {here.valid:.4f}"
-            note(f"{mechanism} trial {number} seed {seed}: {text}; {self._all()}")
-            self.last_line = time.perf_counter()
-
-    def on_trial(self, trial: Trial) -> None:
-        self._count(trial)
-        name = trial.mechanism
-        chosen = " ".join(f"{p.split('.')[-1]}={as_text(v)}" for p, v in trial.settings.items())
-        best = f", best {_score(self.best[name])}" if name in self.best else ""
-        count = f"{self.done[name]}/{self.budget[name]}"
-        note(f"{count} {name} {chosen}: {_ending(trial)}{best}; {self._all()}")
-        self.last_line = time.perf_counter()
-
-    def _all(self) -> str:
-        done, total = sum(self.done.values()), sum(self.budget.values())
-        spent, new = time.perf_counter() - self.started, done - self.before
-        left = f", about {clock(spent / new * (total - done))} left" if new else ""
-        return f"{done} of {total} trials{left}"
-
-
-def _ending(trial: Trial) -> str:
-    if trial.state == "refused":
-        return f"skipped: {trial.refusal}"
-    value = trial.state if trial.value is None else f"valid {_score(trial.value)}"
-    if trial.same_as is not None:
-        return f"{value}, the same as trial {trial.same_as}"
-    return f"{value} in {trial.seconds:.1f} s"
-
-
-def _score(value: float) -> str:
-    return f"{value:.4f}" if math.isfinite(value) else "none: it diverged"
-
-
-def summary_of(tuned: Tuned, benchmark: Benchmark) -> dict[str, Any]:
-    """The chosen settings of a mechanism, how they were chosen, and the command that runs them."""
-    best, trials = tuned.best, tuned.trials
-    return {
-        "benchmark": benchmark.name,
-        "mechanism": tuned.tuning.mechanism,
-        "settings": dict(best.settings),
-        "valid": best.value,
-        "values": best.values,
-        "trial": best.number,
-        "trials": len(trials),
-        "pruned": sum(trial.state == "pruned" for trial in trials),
-        "repeated": sum(trial.same_as is not None for trial in trials),
-        "seeds": tuned.tuning.seeds,
-        "runs": sum(len(trial.values) for trial in trials if trial.same_as is None),
-        "rounds": sum(trial.rounds for trial in trials),
-        "seconds": round(sum(trial.seconds for trial in trials), 1),
-        "command": shlex.join(command_of(tuned, benchmark)),
-    }
-
-
-def command_of(tuned: Tuned, benchmark: Benchmark) -> list[str]:
-    """The command that runs the chosen settings, without those that are the benchmark's own."""
-    mechanism, chosen = tuned.tuning.mechanism, tuned.benchmark
-    values = values_of(chosen.settings)
-    dataset = values.get("data.dataset") if benchmark.by_dataset else None
-    own = values_of(benchmark.base(mechanism, dataset))
-    command = ["dynagat", "run", benchmark.name, "--mechanism", mechanism]
-    if dataset is not None:
-        command += ["--set", f"dataset={dataset}"]
-    if benchmark.mechanisms[mechanism] != (chosen.network.heads,):
-        command += ["--heads", str(chosen.network.heads)]
-    for path, value in values.items():
-        if value != own[path] and path != HEADS:
-            command += ["--set", f"{short_name(benchmark.settings, path)}={as_text(value)}"]
-    return [*command, "--seeds", f"{benchmark.seeds[0]}-{benchmark.seeds[-1]}"]
-
-
-def _text(summary: dict[str, Any], tuning: Tuning) -> str:
-    chosen = ", ".join(
-        f"{short_name(tuning.benchmark.settings, path)}={as_text(value)}"
-        for path, value in summary["settings"].items()
-    )
-    seeds = ", ".join(map(str, summary["seeds"]))
-    return (
-        f"{summary['mechanism']}: {chosen}\n"
-        f"  valid {_score(summary['valid'])}, the mean of seeds {seeds}; "
-        f"the best of {summary['trials']} trials ({summary['pruned']} pruned, "
-        f"{summary['repeated']} repeated; {clock(summary['seconds'])})\n"
-        f"  {summary['command']}"
-    )

@@ -14,6 +14,7 @@ from typing import Any, Literal
 
 from dynagat.experiment import settings
 from dynagat.experiment.benchmark import Benchmark
+from dynagat.experiment.jobs import HEADS, Request
 from dynagat.experiment.record import key_of
 from dynagat.metrics import Metric
 
@@ -107,3 +108,33 @@ def choices_of(
             f"{benchmark.name} has no grid to search; name one, such as --search lr=0.01,0.001"
         )
     return choices
+
+
+def tunings_of(
+    benchmark: Benchmark,
+    request: Request,
+    search: list[str],
+    sampler: Sampler = "tpe",
+    prune: bool = True,
+) -> list[Tuning]:
+    """One for each mechanism. Trials start from the settings of the request, not the tuned ones.
+
+    Without heads among the settings or the grid, a mechanism has the first number of heads that the
+    benchmark compares.
+    """
+    start = benchmark.base("", request.dataset)
+    given = settings.parse_settings(start, list(request.settings))
+    for path, values in given:
+        if len(values) > 1:
+            raise ValueError(f"--set gives {path} several values; --search chooses among them")
+    short = benchmark.smoke if request.smoke else ()
+    [chosen] = settings.grid(start, [*short, *request.settings])
+    base, fixed = benchmark.with_settings(chosen), {path for path, _ in given}
+    choices = choices_of(benchmark, search, fixed)
+    tunings = []
+    for name in request.mechanisms or tuple(benchmark.mechanisms):
+        benchmark.check_mechanism(name)
+        has_heads = HEADS in {*choices, *fixed}
+        own = base if has_heads else base.with_heads(base.mechanisms[name][0])
+        tunings.append(Tuning(own, name, choices, request.seeds, sampler, prune))
+    return tunings
