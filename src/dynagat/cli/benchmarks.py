@@ -28,7 +28,7 @@ def add_benchmarks(app: typer.Typer) -> None:
 
 
 def list_benchmarks() -> None:
-    """List benchmarks, their mechanisms with numbers of heads, and whether their data are here."""
+    """List benchmarks, and whether their data are here."""
     for benchmark in BENCHMARKS.values():
         heads = benchmark.mechanisms.items()
         mechanisms = ", ".join(f"{name} ({'/'.join(map(str, n))})" for name, n in heads)
@@ -63,7 +63,7 @@ def run(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one record per line.")] = False,
 ) -> None:
-    """Run a benchmark; runs that the store has are not repeated."""
+    """Run a benchmark; finished runs are not repeated."""
     with explain_errors():
         chosen = find(benchmark)
         chosen = replace(chosen, microscope=microscope or chosen.microscope)
@@ -120,7 +120,10 @@ def report(
     ] = None,
     records: Annotated[list[Path] | None, typer.Option(help="JSON lines of records.")] = None,
 ) -> None:
-    """Print tables of the records, and write a page with figures that works offline."""
+    """Print tables of records, and write a page of them.
+
+    The page has figures and works offline.
+    """
     from dynagat.report import print_report, write_report
 
     with explain_errors():

@@ -45,7 +45,10 @@ def compare(
     ] = Path("comparison"),
     as_json: Annotated[bool, typer.Option("--json", help="Print the answer as JSON.")] = False,
 ) -> None:
-    """Which attention for your graph? Trains GCN, GAT, GATv2 and DPGAT, and says which to use."""
+    """Compare GCN, GAT, GATv2 and DPGAT on your graph.
+
+    Trains each of them and says which to use.
+    """
     from dynagat import comparison as comparisons
 
     with explain_errors(), _not_left_empty(folder):
@@ -117,7 +120,10 @@ def predict(
         str | None, typer.Option("--id", help="As in compare; default: as trained.")
     ] = None,
 ) -> None:
-    """Apply a model to tables with the columns it was trained on; new nodes and edges are fine."""
+    """Apply a trained model to tables or to a graph.
+
+    Tables must have the columns that the model was trained on. New nodes and edges are fine.
+    """
     from dynagat.comparison import load_model
     from dynagat.data.catalog import load
 

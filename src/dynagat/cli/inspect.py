@@ -38,7 +38,7 @@ def inspect(
     store: StoreFile = DEFAULT_STORE,
     as_json: Annotated[bool, typer.Option("--json", help="Print the numbers as JSON.")] = False,
 ) -> None:
-    """How attentive is a model? Prints a table of its heads, and writes a page about them.
+    """How attentive is a model? Prints a table, writes a page.
 
     model.py defines `model` and `data`, as how_attentive takes them.
     """

@@ -14,7 +14,7 @@ def theory(
         bool, typer.Option("--json", help="Print one certificate per line.")
     ] = False,
 ) -> None:
-    """The paper's theorems, each with an example that is checked by running the layers."""
+    """Check the paper's theorems by running the layers."""
     from dynagat.analysis import complexity
     from dynagat.analysis import theory as proofs
 
