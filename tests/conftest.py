@@ -56,16 +56,16 @@ def browser():
 
 @pytest.fixture
 def look_at(browser):
-    """Opens a file; afterwards, that no page complained of anything or asked for more."""
-    heard, asked, pages = [], [], []
+    """Opens a file; afterwards, that no page complained of anything or requests for more."""
+    messages, requests, pages = [], [], []
 
     def open_file(path, width=1280, height=900, scheme="light"):
         view = browser.new_page(viewport={"width": width, "height": height}, color_scheme=scheme)
         view.set_default_timeout(10_000)
-        view.on("console", lambda message: heard.append(message.text))
-        view.on("pageerror", lambda error: heard.append(str(error)))
-        view.on("dialog", lambda dialog: heard.append(dialog.message))
-        view.on("request", lambda request: asked.append(request.url))
+        view.on("console", lambda message: messages.append(message.text))
+        view.on("pageerror", lambda error: messages.append(str(error)))
+        view.on("dialog", lambda dialog: messages.append(dialog.message))
+        view.on("request", lambda request: requests.append(request.url))
         view.goto(path.as_uri())
         pages.append(view)
         return view
@@ -73,6 +73,6 @@ def look_at(browser):
     yield open_file
     for view in pages:
         view.close()
-    assert heard == []
-    assert [url for url in asked if not url.startswith(("file:", "data:"))] == []
-    assert len([url for url in asked if url.startswith("file:")]) == len(pages)
+    assert messages == []
+    assert [url for url in requests if not url.startswith(("file:", "data:"))] == []
+    assert len([url for url in requests if url.startswith("file:")]) == len(pages)

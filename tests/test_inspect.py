@@ -208,16 +208,16 @@ def test_a_layer_with_edge_features_is_read_from_its_checkpoint(tmp_path):
 
 
 def test_a_checkpoint_that_does_not_determine_the_model_is_refused(tmp_path, arrays):
-    def told(state):
+    def refusal_of(state):
         torch.save(state, tmp_path / "w.pt")
         return refusal("w.pt", "--data", "graph.npz", cwd=tmp_path)
 
-    assert "holds no GATConv or GATv2Conv; it starts with weight, bias" in told(
+    assert "holds no GATConv or GATv2Conv; it starts with weight, bias" in refusal_of(
         torch.nn.Linear(3, 2).state_dict()
     )
     state = GAT(4, 6, num_layers=2, heads=2, norm="layer_norm").state_dict()
-    assert "a checkpoint does not say between which layers it is used" in told(state)
-    assert "must hold a state dict, but holds a list" in told([1, 2])
+    assert "a checkpoint does not say between which layers it is used" in refusal_of(state)
+    assert "must hold a state dict, but holds a list" in refusal_of([1, 2])
     (tmp_path / "w.pt").write_bytes(b"nothing of torch's")
     assert "not a file of tensors" in refusal("w.pt", "--data", "graph.npz", cwd=tmp_path)
 

@@ -92,7 +92,7 @@ def table_text(members):
 def page_text(records, benchmark=BENCHMARK):
     """The page's HTML."""
     every = [findings(records, benchmark)]
-    return page(every, left_out(records, every, [benchmark]))
+    return page(every, left_out(records, every))
 
 
 def printed(records, benchmark=BENCHMARK):

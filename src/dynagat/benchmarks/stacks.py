@@ -70,7 +70,7 @@ class Stack(ABC):
 
 
 @dataclass(frozen=True)
-class PyGStack(Stack, ABC):
+class PyGStack(Stack):
     """Abstract. What the stacks of the released PyG code have in common."""
 
     dim: int = 256

@@ -53,7 +53,9 @@ def make_gin(width: int, out: int) -> PyGLayer:
     return PyGLayer(GINConv(mlp), keep_loops=False)
 
 
-def make_pyg_attention(mechanism: str, width: int, out: int, heads: int, **options: Any) -> Any:
+def make_pyg_attention(
+    mechanism: str, width: int, out: int, heads: int, **options: Any
+) -> PyGLayer:
     """PyG's own GATConv or GATv2Conv."""
     from torch_geometric.nn import GATConv, GATv2Conv
 

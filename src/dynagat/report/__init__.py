@@ -22,8 +22,8 @@ def write_report(
     records: Iterable[Record], benchmarks: Iterable[Benchmark], folder: Path | str
 ) -> Path:
     """folder/index.html, and a Markdown page per benchmark with its figures next to it."""
-    known, chosen, folder = list(records), list(benchmarks), Path(folder)
-    findings = [Findings.of(known, benchmark) for benchmark in chosen]
+    known, folder = list(records), Path(folder)
+    findings = [Findings.of(known, benchmark) for benchmark in benchmarks]
     for each in findings:
         write_markdown(each, folder)
-    return write_page(findings, folder / "index.html", left_out(known, findings, chosen))
+    return write_page(findings, folder / "index.html", left_out(known, findings))

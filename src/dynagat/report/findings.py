@@ -71,21 +71,22 @@ class Findings:
     @property
     def brief_parts(self) -> list[Part]:
         """What the terminal shows of it; no figure is drawn."""
-        return [self._summary, *(part for part in self._main() if part.brief)]
+        parts = [self._summary, *self._main()]
+        return [p for p in parts if isinstance(p, Prose) or (isinstance(p, Table) and p.brief)]
 
     @property
     def _summary(self) -> Prose:
-        return Prose(tuple(self.headline), is_list=True, brief=True)
+        return Prose(tuple(self.headline), is_list=True)
 
     def _main(self) -> Iterator[Part]:
         if not self.records:
             yield Code("Run it with", (provenance.first_command(self.benchmark),))
             return
         yield from self._result_tables()
-        yield Prose((legend(self.rows),), brief=True)
+        yield Prose((legend(self.rows),))
         remarks = notes(self.benchmark, self.rows)
         if remarks:
-            yield Prose(tuple(remarks), brief=True)
+            yield Prose(tuple(remarks))
         for _, family in families(self.rows):
             table = attentive_table(family)
             if table:

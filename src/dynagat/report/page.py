@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 from markupsafe import Markup
 
-from dynagat.experiment import Benchmark, Record
+from dynagat.experiment import Record
 from dynagat.files import write_text
 from dynagat.report import wording
 from dynagat.report.drawing import INK
@@ -44,6 +45,7 @@ def render_part(part: Part) -> Markup:
     )
 
 
+@cache
 def template(path: Path) -> Template:
     """A template; it may include others of its folder, and those of the report."""
     environment = Environment(
@@ -67,11 +69,9 @@ def for_script(value: Any) -> Markup:
     return Markup(text.replace("<", "\\u003c"))
 
 
-def left_out(
-    records: Iterable[Record], findings: Sequence[Findings], benchmarks: Iterable[Benchmark]
-) -> list[str]:
+def left_out(records: Iterable[Record], findings: Sequence[Findings]) -> list[str]:
     """A line for each group of records that the page does not show."""
-    known = {benchmark.name for benchmark in benchmarks}
+    known = {each.benchmark.name for each in findings}
     others = Counter(record.benchmark for record in records if record.benchmark not in known)
     lines = [
         f"{wording.count(n, 'record')} of {name} left out: not a benchmark of this report."

@@ -1,8 +1,8 @@
 """The parts that reports are made of: prose, facts, tables, figures, code. Plain values.
 
 Each renderer (terminal.py, markdown.py, page.py) knows how to show each kind of part, and nothing
-of where it comes from. `brief` parts are also shown in the terminal; `folded` ones are closed at
-first on pages.
+of where it comes from. The terminal shows prose and the tables that are `brief`. On pages, `folded`
+parts are closed at first.
 """
 
 from __future__ import annotations
@@ -20,7 +20,6 @@ class Prose:
 
     sentences: tuple[str, ...]
     is_list: bool = False
-    brief: bool = False
 
 
 @dataclass(frozen=True)
@@ -28,7 +27,6 @@ class Facts:
     """Texts by name."""
 
     facts: Mapping[str, str]
-    brief: bool = False
 
 
 @dataclass(frozen=True)
@@ -38,7 +36,6 @@ class Code:
     title: str
     lines: tuple[str, ...]
     folded: bool = False
-    brief: bool = False
 
 
 @dataclass(frozen=True)
@@ -49,7 +46,6 @@ class Figure:
     svg: str
     caption: str
     is_wide: bool = False  # its numbers need room: it scrolls on a phone
-    brief: bool = False
 
 
 @dataclass(frozen=True)
@@ -57,7 +53,6 @@ class Widget:
     """HTML with its own style and script, shown on pages only."""
 
     html: str
-    brief: bool = False
 
 
 @dataclass(frozen=True)
