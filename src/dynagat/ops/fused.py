@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from dynagat.graph import Graph
+from dynagat.graph import MAX_ROWS, Graph
 from dynagat.native import kernels
 from dynagat.ops import observe
 
@@ -56,9 +56,15 @@ class AttentionInputs(NamedTuple):
     def num_keys(self) -> int:
         return (self.graph[3].shape[0] - 1) // self.num_relations
 
+    @property
+    def compute_dtype(self) -> torch.dtype:
+        return torch.promote_types(self.value_table.dtype, torch.float32)
+
     @classmethod
-    def contiguous(cls, fields: list[Any]) -> AttentionInputs:
-        tensors = [None if t is None else t.contiguous() for t in fields[:NUM_DIFFERENTIABLE]]
+    def checked(cls, fields: list[Any]) -> AttentionInputs:
+        """Inputs that the kernels can read: of the right types and sizes, and contiguous."""
+        _check(cls._make(fields))
+        tensors = [None if t is None else _plain(t) for t in fields[:NUM_DIFFERENTIABLE]]
         return cls._make((*tensors, *fields[NUM_DIFFERENTIABLE:]))
 
 
@@ -166,8 +172,7 @@ def _attend(
 def _forward(*arguments) -> tuple[Tensor, Tensor, Tensor]:
     """out [*, N, H, C], top [*, N, H], weights [*, num_edges, H] (empty unless requested)"""
     *fields, return_weights = arguments
-    inputs = AttentionInputs.contiguous(fields)
-    _check(inputs)
+    inputs = AttentionInputs.checked(fields)
     observed = observe.has_observers()
     wants_weights = return_weights or observed
     out, top, weights = _empty_results(inputs, wants_weights)
@@ -214,18 +219,16 @@ def _(*arguments):
 def _backward(*arguments) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
     """Gradients of query, key, value, a, edge, edge_weight; empty where the input is None."""
     dout, dweights, top, *fields, wants_dedge = arguments
-    inputs = AttentionInputs.contiguous(fields)
-    _check(inputs)
+    inputs = AttentionInputs.checked(fields)
     *batch_shape, _, heads, channels = inputs.value_table.shape
-    expected = (*batch_shape, inputs.num_queries, heads, channels)
-    if dout.shape != expected or top.shape != expected[:-1]:
-        shapes = f"{list(dout.shape)} and {list(top.shape)}"
-        raise ValueError(
-            f"dout and top must have shapes {list(expected)} and {list(expected[:-1])}, "
-            f"but have {shapes}"
-        )
-    dout, top = dout.contiguous(), top.contiguous()
-    dweights = None if dweights is None else dweights.contiguous()
+    compute = inputs.compute_dtype
+    shape = (*batch_shape, inputs.num_queries, heads, channels)
+    _check_tensor("dout", dout, shape, inputs.value_table.dtype)
+    _check_tensor("top", top, shape[:-1], compute)
+    dout, top = _plain(dout), _plain(top)
+    if dweights is not None:
+        _check_tensor("dweights", dweights, (*batch_shape, inputs.num_edges, heads), compute)
+        dweights = _plain(dweights)
     tables = [_empty_like(t) for t in inputs[:3]]
     shared = [top.new_zeros(() if t is None else t.shape) for t in inputs[3:NUM_DIFFERENTIABLE]]
     if not wants_dedge:
@@ -390,8 +393,6 @@ def _problem(inputs: AttentionInputs):
     for name, tensor in zip(("a", "edge", "edge_weight"), inputs[3:6], strict=True):
         setattr(problem, name, 0 if tensor is None else tensor.data_ptr())
     problem.slope, problem.dropout = inputs.slope, inputs.dropout
-    if inputs.dropout > 0 and inputs.seed is None:
-        raise ValueError(f"seed is missing, but dropout is {inputs.dropout}")
     problem.seed = 0 if inputs.seed is None else int(inputs.seed) & (2**64 - 1)
     return problem
 
@@ -405,34 +406,88 @@ def _set_addresses(problem, b: int, batch: int, **tensors: Tensor | None) -> Non
         setattr(problem, name, address)
 
 
+def _plain(tensor: Tensor) -> Tensor:
+    """The tensor's numbers one after the other in memory."""
+    return tensor.resolve_neg().contiguous()
+
+
 def _check(inputs: AttentionInputs) -> None:
-    """Check the lengths that the kernels rely on; they check the graph's entries themselves."""
-    query, key, value, a, edge, edge_weight, _, graph, mechanism, num_edges, relations, *_ = inputs
+    """Check everything that the kernels rely on; they check the graph's entries themselves."""
+    query, key, value, a, edge, edge_weight, seed, graph, mechanism, num_edges, relations, *_ = inputs
+    _check_numbers(inputs)
+    _check_missing(inputs)
+    _check_graph(graph, relations)
     *batch, _, heads, channels = inputs.value_table.shape
-    row = (heads,) if mechanism == "gat" else (heads, channels)
-    needed = {"a": a} if mechanism == "gatv2" else {"value": value}
-    if edge is not None:
-        needed["edge_weight"] = edge_weight
-    for name, tensor in needed.items():
-        if tensor is None:
-            reason = "edge was given" if name == "edge_weight" else f"{mechanism} needs it"
-            raise ValueError(f"{name} is missing, but {reason}")
+    storage, compute = inputs.value_table.dtype, inputs.compute_dtype
+    row, scores = ((heads,), compute) if mechanism == "gat" else ((heads, channels), storage)
     num_key_rows = inputs.num_keys * relations
-    shapes = {
-        "query": (query, (*batch, inputs.num_queries * relations, *row)),
-        "key": (key, (*batch, num_key_rows, *row)),
-        "value": (value, (*batch, num_key_rows, heads, channels)),
-        "a": (a, (relations, heads, channels)),
-    }
+    _check_tensor("query", query, (*batch, inputs.num_queries * relations, *row), scores)
+    _check_tensor("key", key, (*batch, num_key_rows, *row), scores)
+    if value is not None:
+        _check_tensor("value", value, (*batch, num_key_rows, heads, channels), storage)
+    if a is not None:
+        _check_tensor("a", a, (relations, heads, channels), compute)
     if edge is not None:
-        shapes["edge"] = (edge, (num_edges, edge.shape[-1]))
-        shapes["edge_weight"] = (edge_weight, (relations, *row, edge.shape[-1]))
-    for name, (tensor, shape) in shapes.items():
-        if tensor is not None and tensor.shape != shape:
-            raise ValueError(f"{name} must have shape {list(shape)}, but has {list(tensor.shape)}")
-    if len(graph) != 6 or any(t.dtype != torch.int32 or not t.is_contiguous() for t in graph):
-        raise TypeError("graph must be the six int32 arrays of a Graph")
-    if len({graph[n].shape[0] for n in (1, 2, 4, 5)}) != 1:
+        _check_tensor("edge", edge, (num_edges, *edge.shape[-1:]), compute)
+        _check_tensor("edge_weight", edge_weight, (relations, *row, *edge.shape[-1:]), compute)
+
+
+def _check_numbers(inputs: AttentionInputs) -> None:
+    values = inputs.value_table
+    if inputs.mechanism not in MECHANISM_CODES:
+        names = ", ".join(MECHANISM_CODES)
+        raise ValueError(f"mechanism must be one of {names}, but is {inputs.mechanism!r}")
+    if values.dtype not in STORAGE:
+        raise TypeError(f"query, key and value must hold floats, but hold {values.dtype}")
+    if values.dim() < 3 or not 0 < values.shape[-2] * values.shape[-1] <= MAX_ROWS:
         raise ValueError(
-            "the graph's key_index, edge_id, key_query and key_position must have equal lengths"
+            "key and value must have shape [*, N, H, C], where H·C lies in [1, 2^31), "
+            f"but have {list(values.shape)}"
         )
+    if inputs.num_relations < 1 or not 0 <= inputs.num_edges <= MAX_ROWS:
+        raise ValueError(
+            "num_relations must be at least 1 and num_edges lie in [0, 2^31), "
+            f"but they are {inputs.num_relations} and {inputs.num_edges}"
+        )
+    if not 0 <= inputs.dropout <= 1:
+        raise ValueError(f"dropout must be a probability, but is {inputs.dropout}")
+
+
+def _check_missing(inputs: AttentionInputs) -> None:
+    needs = {
+        "a": (inputs.mechanism == "gatv2", "gatv2 needs it"),
+        "value": (inputs.mechanism != "gatv2", f"{inputs.mechanism} needs it"),
+        "edge_weight": (inputs.edge is not None, "edge was given"),
+        "seed": (inputs.dropout > 0, f"dropout is {inputs.dropout}"),
+    }
+    for name, (is_needed, reason) in needs.items():
+        if is_needed and getattr(inputs, name) is None:
+            raise ValueError(f"{name} is missing, but {reason}")
+
+
+def _check_graph(graph: list[Tensor], relations: int) -> None:
+    if len(graph) != len(ARRAYS):
+        raise ValueError(f"graph must be the six arrays of a Graph, but has {len(graph)} arrays")
+    num_positions = graph[1].shape
+    for name, array in zip(ARRAYS, graph, strict=True):
+        shape = array.shape if name.endswith("rowptr") else num_positions
+        _check_tensor(f"the graph's {name}", array, shape, torch.int32)
+        if array.dim() != 1 or not array.is_contiguous():
+            raise ValueError(
+                f"the graph's {name} must be a contiguous vector, but has shape "
+                f"{list(array.shape)} and strides {list(array.stride())}"
+            )
+        if name.endswith("rowptr") and (array.shape[0] < 1 or (array.shape[0] - 1) % relations):
+            raise ValueError(
+                f"the graph's {name} must have N·R + 1 entries, but has {array.shape[0]}, "
+                f"and R is {relations}"
+            )
+
+
+def _check_tensor(name: str, tensor: Tensor, shape: tuple[int, ...], dtype: torch.dtype) -> None:
+    if tensor.shape == shape and tensor.dtype == dtype and tensor.is_cpu:
+        return
+    raise (ValueError if tensor.dtype == dtype else TypeError)(
+        f"{name} must have shape {list(shape)} and hold {dtype} on the CPU, "
+        f"but has shape {list(tensor.shape)} and holds {tensor.dtype} on {tensor.device}"
+    )
