@@ -213,7 +213,9 @@ attend = torch.library.custom_op(
 @attend.register_fake
 def _(*arguments):
     *fields, return_weights = arguments
-    return _empty_results(AttentionInputs._make(fields), return_weights)
+    inputs = AttentionInputs._make(fields)
+    _check_one_device(inputs, ())
+    return _empty_results(inputs, return_weights)
 
 
 def _backward(*arguments) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
@@ -267,6 +269,7 @@ attend_backward = torch.library.custom_op(
 def _(dout, dweights, top, *arguments):
     *fields, wants_dedge = arguments
     inputs = AttentionInputs._make(fields)
+    _check_one_device(inputs, (dout, dweights, top))
     tables = [top.new_empty(0) if t is None else torch.empty_like(t) for t in inputs[:3]]
     shared = [top.new_empty(() if t is None else t.shape) for t in inputs[3:NUM_DIFFERENTIABLE]]
     if not wants_dedge:
@@ -413,9 +416,11 @@ def _plain(tensor: Tensor) -> Tensor:
 
 def _check(inputs: AttentionInputs) -> None:
     """Check everything that the kernels rely on; they check the graph's entries themselves."""
-    query, key, value, a, edge, edge_weight, seed, graph, mechanism, num_edges, relations, *_ = inputs
-    _check_numbers(inputs)
+    query, key, value, a, edge, edge_weight, seed, graph, mechanism, num_edges, relations, *_ = (
+        inputs
+    )
     _check_missing(inputs)
+    _check_numbers(inputs)
     _check_graph(graph, relations)
     *batch, _, heads, channels = inputs.value_table.shape
     storage, compute = inputs.value_table.dtype, inputs.compute_dtype
@@ -455,6 +460,8 @@ def _check_numbers(inputs: AttentionInputs) -> None:
 
 def _check_missing(inputs: AttentionInputs) -> None:
     needs = {
+        "query": (True, "every mechanism needs it"),
+        "key": (True, "every mechanism needs it"),
         "a": (inputs.mechanism == "gatv2", "gatv2 needs it"),
         "value": (inputs.mechanism != "gatv2", f"{inputs.mechanism} needs it"),
         "edge_weight": (inputs.edge is not None, "edge was given"),
@@ -484,7 +491,20 @@ def _check_graph(graph: list[Tensor], relations: int) -> None:
             )
 
 
-def _check_tensor(name: str, tensor: Tensor, shape: tuple[int, ...], dtype: torch.dtype) -> None:
+def _check_one_device(inputs: AttentionInputs, others: tuple[Tensor | None, ...]) -> None:
+    """If some tensors are on the meta device, torch calls no kernel and computes only shapes."""
+    tensors = (*inputs[:NUM_TENSORS], *inputs.graph, *others)
+    devices = {tensor.device for tensor in tensors if tensor is not None}
+    if len(devices) > 1:
+        names = ", ".join(sorted(map(str, devices)))
+        raise ValueError(f"all tensors must be on one device, but they are on {names}")
+
+
+def _check_tensor(
+    name: str, tensor: Tensor | None, shape: tuple[int, ...], dtype: torch.dtype
+) -> None:
+    if tensor is None:
+        raise TypeError(f"{name} must be a tensor, but is None")
     if tensor.shape == shape and tensor.dtype == dtype and tensor.is_cpu:
         return
     raise (ValueError if tensor.dtype == dtype else TypeError)(
