@@ -416,12 +416,11 @@ def _plain(tensor: Tensor) -> Tensor:
 
 def _check(inputs: AttentionInputs) -> None:
     """Check everything that the kernels rely on; they check the graph's entries themselves."""
-    query, key, value, a, edge, edge_weight, seed, graph, mechanism, num_edges, relations, *_ = (
-        inputs
-    )
+    query, key, value, a, edge, edge_weight = inputs[:NUM_DIFFERENTIABLE]
+    mechanism, relations = inputs.mechanism, inputs.num_relations
     _check_missing(inputs)
     _check_numbers(inputs)
-    _check_graph(graph, relations)
+    _check_graph(inputs.graph, relations)
     *batch, _, heads, channels = inputs.value_table.shape
     storage, compute = inputs.value_table.dtype, inputs.compute_dtype
     row, scores = ((heads,), compute) if mechanism == "gat" else ((heads, channels), storage)
@@ -433,7 +432,7 @@ def _check(inputs: AttentionInputs) -> None:
     if a is not None:
         _check_tensor("a", a, (relations, heads, channels), compute)
     if edge is not None:
-        _check_tensor("edge", edge, (num_edges, *edge.shape[-1:]), compute)
+        _check_tensor("edge", edge, (inputs.num_edges, *edge.shape[-1:]), compute)
         _check_tensor("edge_weight", edge_weight, (relations, *row, *edge.shape[-1:]), compute)
 
 

@@ -149,7 +149,8 @@ def _attend(
         keep = keep_mask(seed, batch.numel(), graph.num_edges, heads, dropout)
         keep = keep.view(*batch, graph.num_edges, heads)[..., edge_id, :]
         # A product, as in torch's dropout: a weight that is NaN stays NaN also if it is dropped.
-        weight = weight * (keep / (1 - dropout) if dropout < 1 else torch.zeros_like(keep))
+        weight = weight * keep.to(weight.dtype)
+        weight = weight / (1 - dropout) if dropout < 1 else weight
     message = weight[..., None] * values  # [*, P, H, C]
     out = message.new_zeros(*message.shape[:-3], graph.num_queries, *message.shape[-2:])
     return out.index_add(-3, query, message).to(values.dtype), returned
