@@ -74,7 +74,7 @@ def test_a_record_has_the_settings_and_the_results_of_its_run(mechanism) -> None
     )  # max_rounds=2 is neither the corrected nor the published value
     assert not record.converged
     assert [each["round"] for each in record.history] == [1, 2]
-    assert set(record.history[0]) == {"round", "step", "loss", "train", "valid", "lr"}
+    assert set(record.history[0]) == {"round", "step", "loss", "train", "valid", "lr", "valid_loss"}
     assert all(0 <= value <= 1 for value in record.metrics.values())
     assert record.metrics["valid_accuracy"] == max(each["valid"] for each in record.history)
     assert record.metrics["test_graph_accuracy"] <= record.metrics["test_accuracy"]

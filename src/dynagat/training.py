@@ -35,8 +35,8 @@ class Task(Protocol):
         """Mean loss of a batch, and its score."""
         ...
 
-    def score(self, network: nn.Module, part: str) -> float:
-        """Score of the network on "train", "valid" or "test"."""
+    def evaluate(self, network: nn.Module, part: str) -> tuple[float, float]:
+        """Score and mean loss of the network on "train", "valid" or "test"."""
         ...
 
 
@@ -48,6 +48,9 @@ ADDED_LATER: Any = {"added_later": True}
 @dataclass(frozen=True)
 class Schedule:
     """How long to train. Early stopping and the learning rate follow the validation score.
+
+    With tie_break="loss", a round whose score is as good as the best one's is better if its
+    validation loss is lower: a score such as accuracy may stand still while the network learns.
 
     A round is `round_passes` epochs, and as many more as `round_steps` optimiser steps need. Each
     round ends with an evaluation, except the first `silent_rounds`.
@@ -75,6 +78,7 @@ class Schedule:
     limit_rounds: int = field(default=0, metadata=ADDED_LATER)
     failed_before: int = field(default=0, metadata=ADDED_LATER)
     optimizer: Literal["adam", "adamw"] = field(default="adam", metadata=ADDED_LATER)
+    tie_break: Literal["none", "loss"] = field(default="none", metadata=ADDED_LATER)
 
     def __post_init__(self) -> None:
         for name in ("lr", "batch_size", "round_passes", "round_steps", "max_rounds"):
@@ -99,7 +103,7 @@ class Schedule:
 
 @dataclass(frozen=True)
 class Round:
-    """One round: mean loss and score of its training steps, and the validation score."""
+    """One round: mean loss and score of its training steps, validation score and loss."""
 
     round: int
     step: int
@@ -107,6 +111,7 @@ class Round:
     train: float
     valid: float
     lr: float
+    valid_loss: float = math.nan
 
 
 @dataclass(frozen=True, eq=False)
@@ -150,15 +155,17 @@ def fit(
         steps, loss, train = _train_round(network, task, schedule, optimizer, generator)
         step, trained = step + steps, time.perf_counter()
         is_silent = len(history) < schedule.silent_rounds or not math.isfinite(loss)
-        valid = math.nan if is_silent else task.score(network, "valid")
+        nothing = math.nan, math.nan
+        valid, valid_loss = nothing if is_silent else task.evaluate(network, "valid")
         seconds.append((trained - started, time.perf_counter() - trained))
-        here = Round(len(history) + 1, step, loss, train, valid, lr)
+        here = Round(len(history) + 1, step, loss, train, valid, lr, valid_loss)
         history.append(here)
         watch(here)
-        if best is None or _is_better(here, best, schedule, metric):
-            best, best_state = here, _state(network)
         if not is_silent:
             plateau.step(valid)
+        if best is None or _is_better(here, best, schedule, metric):
+            best, best_state = here, _state(network)
+            plateau.num_bad_epochs = 0  # also after a better loss
         ended = _end(history, best, schedule, metric)
         if ended:
             last = _state(network)
@@ -169,7 +176,10 @@ def _is_better(here: Round, best: Round, schedule: Schedule, metric: Metric) -> 
     """A perfect score counts however small the gain, and any round beats one without a score."""
     if metric.reaches(here.valid, schedule.stop_at) or math.isnan(best.valid):
         return True
-    return metric.is_gain(here.valid, best.valid, schedule.min_gain)
+    if metric.is_gain(here.valid, best.valid, schedule.min_gain):
+        return True
+    is_tie = metric.reaches(here.valid, best.valid)
+    return schedule.tie_break == "loss" and is_tie and here.valid_loss < best.valid_loss
 
 
 def _train_round(
