@@ -16,19 +16,21 @@ from collections.abc import Callable, Iterable
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from pickle import UnpicklingError
 from types import TracebackType
 from typing import Any
 
 import torch
 
 from dynagat.experiment import environment
-from dynagat.files import checksum, claimed, write_through
+from dynagat.files import claimed, write_through
 
 SECONDS = 10.0  # between the checkpoints of a run
 VARIABLE = "DYNAGAT_CHECKPOINT_SECONDS"  # sets another number
 MAX_SHARE = 0.05  # of the time of a run that its checkpoints may take
 FORMAT = 1
-DIGEST = 64  # hexadecimal digits of a checksum
+DIGEST = hashlib.sha256().digest_size
+WAIT_SECONDS = 1.0  # for a lock: workers of a killed process end within a second
 VERSIONS = ("dynagat", "torch", "numpy", "kernels")  # others may differ without changing a result
 
 Tell = Callable[[str, float], None]  # a sentence, and how many seconds the run took before
@@ -90,10 +92,12 @@ class Checkpoint:
         if not self.path.exists():
             return None
         try:
-            self._hold()
+            self._hold(WAIT_SECONDS)
             header, state = read(self.path)
         except BlockingIOError:
             return self._give_up("another process continues this run")
+        except FileNotFoundError:  # the other process has finished the run meanwhile
+            return None
         except (ValueError, OSError) as error:
             self.tell(f"starts from the beginning: {_reason(error)}", 0.0)
             return None
@@ -116,13 +120,19 @@ class Checkpoint:
             self._give_up(_reason(error))
         else:
             done = time.perf_counter()
-            self._due = done + max(self.seconds, (done - now) / MAX_SHARE)
+            self._due = done + max(self.seconds, (done - now) / MAX_SHARE) if self.seconds else done
 
-    def _hold(self) -> None:
-        """Hold the lock of the run until the end."""
-        if not self._is_held:
-            self._lock.enter_context(claimed(self.path.with_suffix(".lock")))
-            self._is_held = True
+    def _hold(self, wait: float = 0.0) -> None:
+        """Hold the lock of the run until the end; BlockingIOError if it is not free in time."""
+        deadline = time.monotonic() + wait
+        while not self._is_held:
+            try:
+                self._lock.enter_context(claimed(self.path.with_suffix(".lock")))
+                self._is_held = True
+            except BlockingIOError:
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(0.05)
 
     def _give_up(self, why: str) -> None:
         self._due = math.inf
@@ -132,23 +142,18 @@ class Checkpoint:
 def write(path: Path, state: dict[str, Any], seconds: float) -> None:
     """Write a checkpoint, whole or not at all."""
     header = {"format": FORMAT, "key": path.stem, "seconds": seconds, "versions": _versions()}
-
-    def fill(temporary: Path) -> None:
-        with open(temporary, "wb") as file:
-            file.write(json.dumps(header).encode() + b"\n")
-            torch.save(state, file)
-        digest = checksum(temporary)
-        with open(temporary, "ab") as file:
-            file.write(digest.encode())
-
-    write_through(path, fill)
+    buffer = io.BytesIO()  # not straight to the file: torch hides that a disk is full
+    buffer.write(json.dumps(header).encode() + b"\n")
+    torch.save(state, buffer)
+    content = buffer.getvalue()
+    write_through(path, lambda temporary: temporary.write_bytes(content + _digest(content)))
 
 
 def read(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
     """What is known about a run, and its state; a ValueError says why a file is not used."""
     content = path.read_bytes()
     content, digest = content[:-DIGEST], content[-DIGEST:]
-    if digest != hashlib.sha256(content).hexdigest().encode():
+    if digest != _digest(content):
         raise ValueError(f"checkpoint {path} is damaged")
     first, _, body = content.partition(b"\n")
     header = json.loads(first)
@@ -157,8 +162,15 @@ def read(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
     for name, here in _versions().items():
         there = header["versions"].get(name)
         if there != here:
-            raise ValueError(f"checkpoint {path} is of {name} {there}, but this is {here}")
-    return header, torch.load(io.BytesIO(body), weights_only=True)
+            raise ValueError(f"checkpoint {path} was written by {name} {there}, but this is {here}")
+    try:
+        return header, torch.load(io.BytesIO(body), weights_only=True)
+    except UnpicklingError:
+        raise ValueError(f"checkpoint {path} holds more than numbers") from None
+
+
+def _digest(content: bytes) -> bytes:
+    return hashlib.sha256(content).digest()
 
 
 def _versions() -> dict[str, str]:

@@ -14,6 +14,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from functools import partial
 from types import TracebackType
@@ -103,10 +104,14 @@ def _in_processes(
             while pass_on(0):
                 pass
             for future in sorted(finished, key=lambda each: each.exception() is not None):
-                record, index = future.result(), indices.pop(future)
+                record, index = crew.result(future), indices.pop(future)
                 while received[index] < len(record.history) and pass_on(1):
                     pass
                 yield record
+
+
+class WorkerError(Exception):
+    """A worker process ended before its work; the message says so."""
 
 
 class Crew:
@@ -156,6 +161,17 @@ class Crew:
         while not self._finished.empty():
             futures.append(self._finished.get())
         return futures
+
+    @staticmethod
+    def result(future: Future[Any]) -> Any:
+        """What the work returned; WorkerError if the worker is gone."""
+        try:
+            return future.result()
+        except BrokenProcessPool:
+            raise WorkerError(
+                "a worker process was killed, perhaps because memory ran out; "
+                "finished work is stored, and the same command continues"
+            ) from None
 
 
 _messages: Any = None  # in a worker: the queue to the parent

@@ -141,7 +141,7 @@ def _in_processes(
                 (watch if isinstance(message[-1], Round) else tell)(*message)
             for future in sorted(finished, key=lambda each: each.exception() is not None):
                 study, trial = running.pop(future)
-                for ended in _end(study, trial, future.result(), checkpoints):
+                for ended in _end(study, trial, crew.result(future), checkpoints):
                     on_trial(ended)
 
 
