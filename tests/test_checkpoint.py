@@ -8,6 +8,7 @@ import signal
 import time
 from dataclasses import dataclass, replace
 from functools import cache
+from pathlib import Path
 
 import pytest
 import torch
@@ -35,6 +36,7 @@ from dynagat.nn.dropout import Dropout
 from dynagat.nn.network import Layer, Network, make_conv
 from dynagat.prediction.nodes import NodeTask
 from dynagat.training import Schedule
+from tests import kills
 from tests.toys import candidates, graphs, links, nodes
 
 
@@ -428,3 +430,15 @@ def test_a_trial_continues_from_its_checkpoint(tmp_path):
             assert [words[2:] for words in told][1] == (1, "continues after round 2")
         results.append([(trial.settings, trial.values, trial.rounds) for trial in tuned.trials])
     assert results[0] == results[1]
+
+
+# Two sweeps on one store
+
+
+@forks
+@pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="needs /proc")
+def test_two_sweeps_on_one_store_lose_nothing_when_they_are_killed(tmp_path):
+    trial = kills.Trial(tmp_path, kills.jobs_of(4, 10), workers=1, max_wait=0.3)
+    counts = trial.run(8)
+    assert counts["runs continued"] > 0
+    assert counts["kills of a sweep"] == 8
