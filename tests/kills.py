@@ -68,7 +68,7 @@ class Sweep:
     """A process that makes runs, and its workers. It reports what it stored and was told."""
 
     def __init__(self, path: Path, jobs: list[Job], workers: int) -> None:
-        self.mark, self.workers = uuid.uuid4().hex, workers
+        self.mark = uuid.uuid4().hex
         reader, writer = os.pipe()
         self.process = os.fork()
         if self.process:
@@ -94,11 +94,14 @@ class Sweep:
         finally:
             os._exit(status)
 
+    def workers(self) -> list[int]:
+        """Ids of its workers, also of those that are starting."""
+        ours = _processes_of(self.mark)
+        return [each for each in ours if b"spawn_main" in _read(each, "cmdline")]
+
     def kill(self, draw: random.Random) -> str:
         """Kill the process or one of its workers; returns which."""
-        workers = [each for each in _processes_of(self.mark) if _parent(each) == self.process]
-        workers = [each for each in workers if b"spawn_main" in _read(each, "cmdline")]
-        victim = draw.choice([self.process, *workers])
+        victim = draw.choice([self.process, *self.workers()])
         try:
             os.kill(victim, signal.SIGKILL)
         except ProcessLookupError:  # a worker of a sweep that has just finished
@@ -113,7 +116,7 @@ class Sweep:
         lines = [line.split(maxsplit=1) for line in self._lines.read().splitlines()]
         _, status = os.waitpid(self.process, 0)
         self._lines.close()
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 300  # a worker on a busy machine may be importing modules
         while _processes_of(self.mark):
             assert time.monotonic() < deadline, "workers outlive their sweep"
             time.sleep(0.05)
@@ -130,11 +133,6 @@ def _read(process: int, name: str) -> bytes:
 def _processes_of(mark: str) -> list[int]:
     ids = [int(folder.name) for folder in Path("/proc").glob("[0-9]*")]
     return [each for each in ids if f"{MARK}={mark}".encode() in _read(each, "environ")]
-
-
-def _parent(process: int) -> int:
-    fields = _read(process, "stat").rpartition(b")")[2].split()
-    return int(fields[1]) if fields else 0
 
 
 @dataclass
@@ -207,6 +205,6 @@ if __name__ == "__main__":
     torch.set_num_threads(1)
     with tempfile.TemporaryDirectory() as folder:
         started = time.monotonic()
-        trial = Trial(Path(folder), jobs_of(30, 100), workers=2, max_wait=12.0)
+        trial = Trial(Path(folder), jobs_of(30, 100), workers=2, max_wait=6.0)
         counts = trial.run(int(sys.argv[1]))
         print(dict(counts), f"{time.monotonic() - started:.0f} s")

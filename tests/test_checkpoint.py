@@ -4,6 +4,7 @@ import hashlib
 import io
 import json
 import os
+import shutil
 import signal
 import time
 from dataclasses import dataclass, replace
@@ -27,6 +28,7 @@ from dynagat.experiment import (
     grid,
     run_lacking,
     tune,
+    validate,
 )
 from dynagat.experiment.checkpoint import VARIABLE
 from dynagat.experiment.jobs import lacking
@@ -344,6 +346,25 @@ def test_of_two_processes_that_start_a_run_the_first_keeps_the_checkpoint(store,
     assert told == ["runs without a checkpoint: another process makes the same run"]
 
 
+def test_a_lock_that_another_process_removes_just_then_is_created_again(tmp_path, monkeypatch):
+    path = tmp_path / "folder" / "a.lock"
+    removals = [lambda: shutil.rmtree(path.parent), path.unlink]
+
+    def lock_late(file, *, wait):
+        if removals:
+            removals.pop()()
+        lock(file, wait=wait)
+
+    lock = files.lock
+    monkeypatch.setattr(files, "lock", lock_late)
+    with files.claimed(path):
+        assert removals == []
+        with pytest.raises(BlockingIOError), files.claimed(path):
+            pass
+        assert path.exists()
+    assert not path.exists()
+
+
 def test_checkpoints_of_stored_runs_are_removed(store, checkpoints):
     """A process may be killed after it stored a record, or while it wrote its first checkpoint."""
     finish(FULL, store)
@@ -404,32 +425,25 @@ def test_the_time_between_checkpoints_must_be_a_number(text, store, monkeypatch)
 
 
 def test_a_trial_continues_from_its_checkpoint(tmp_path):
-    tuning = Tuning(BENCHMARKS["sampled"], "gat", {"schedule.lr": (0.05, 0.01)}, (0, 1), "grid")
-    results = []
-    for name, stops in (("stopped", True), ("undisturbed", False)):
-        path, told, seen = tmp_path / f"{name}.sqlite", [], []
+    tuning = Tuning(BENCHMARKS["sampled"], "gat", {"schedule.lr": (0.05,)}, (0, 1), "grid")
+    path, told = tmp_path / "trials.sqlite", []
 
-        def watch(mechanism, number, seed, here, stops=stops, seen=seen):
-            seen.append(here)
-            if stops and seed == 1 and here.round == 3 and len(seen) < 12:
-                raise Stopped
+    def stop(mechanism, number, seed, here):
+        if (seed, here.round) == (1, 3):
+            raise Stopped
 
-        def tell(*words, told=told):
-            told.append(words)
-
-        with opened(path) as storage:
-            study = Study(tuning, storage)
-            if stops:
-                with pytest.raises(Stopped):
-                    tune([study], 2, path, watch=watch)
-                assert study.recover() == 1
-                seen.extend([None] * 12)
-            [tuned] = tune([study], 2, path, watch=watch, tell=tell)
-        assert not Checkpoints.beside(path).folder.exists()
-        if stops:
-            assert [words[2:] for words in told][1] == (1, "continues after round 2")
-        results.append([(trial.settings, trial.values, trial.rounds) for trial in tuned.trials])
-    assert results[0] == results[1]
+    with opened(path) as storage:
+        study = Study(tuning, storage)
+        with pytest.raises(Stopped):
+            tune([study], 1, path, watch=stop)
+        assert study.recover() == 1
+        [tuned] = tune([study], 1, path, tell=lambda *words: told.append(words[2:]))
+    assert told[1] == (1, "continues after round 2")
+    runs = [validate(tuning.benchmark, "gat", seed) for seed in (0, 1)]
+    values = tuple(max(each.valid for each in run.history) for run in runs)
+    assert tuned.best.values == values
+    assert tuned.best.rounds == sum(len(run.history) for run in runs)
+    assert not Checkpoints.beside(path).folder.exists()
 
 
 # Two sweeps on one store
