@@ -144,8 +144,8 @@ class TimedTask:
     def loss(self, network: nn.Module, batch: Any) -> tuple[torch.Tensor, float]:
         return self.task.loss(network, batch)
 
-    def score(self, network: nn.Module, part: str) -> float:
-        return self.task.score(network, part)
+    def evaluate(self, network: nn.Module, part: str) -> tuple[float, float]:
+        return self.task.evaluate(network, part)
 
 
 def train(case: Case, path: Path) -> Measured:

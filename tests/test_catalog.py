@@ -308,11 +308,18 @@ def test_addresses_come_from_the_ogb_package_if_it_is_installed(monkeypatch, tmp
     assert catalog._current(entry, entry.remotes[0]) == entry.remotes[0]
 
 
+def test_a_computed_dataset_needs_no_files(monkeypatch, tmp_path):
+    monkeypatch.setenv("DYNAGAT_CACHE", str(tmp_path))
+    first, again = get("minesweeper"), get("minesweeper", replace=True)
+    assert first.num_nodes == again.num_nodes == 10_000
+    assert load("minesweeper").folder == again.folder
+
+
 def test_entries_are_complete():
     for name, entry in CATALOG.items():
         assert entry.name == name
         assert min(entry.nodes, entry.edges, *entry.split) > 0
-        assert entry.remotes
+        assert bool(entry.remotes) == bool(entry.signs)
         assert all(remote.url.startswith("http") for remote in entry.remotes)
         is_node_set = entry.classes > 0
         assert sum(entry.split) <= entry.nodes or not is_node_set

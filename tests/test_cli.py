@@ -13,6 +13,7 @@ import torch
 from typer.testing import CliRunner
 
 from dynagat.cli import app
+from dynagat.waiting import is_command
 
 COMMAND = [sys.executable, "-m", "dynagat"]
 TINY = ["--set", "k=4", "--set", "max_rounds=2", "--set", "dim=16"]
@@ -206,6 +207,34 @@ def test_a_killed_command_loses_no_finished_run_and_can_be_repeated(tmp_path):
     done = dynagat(*words, cwd=tmp_path)
     seeds = [json.loads(line)["seed"] for line in done.stdout.splitlines()]
     assert seeds == [*range(12)]
+
+
+@pytest.mark.parametrize(
+    ("argv", "orig_argv", "answer"),
+    [
+        (["/usr/bin/dynagat", "list"], ["python", "/usr/bin/dynagat", "list"], True),
+        (["-m", "list"], ["python", "-X", "dev", "-m", "dynagat", "list"], True),
+        (["-m", "tests"], ["python", "-m", "pytest", "tests"], False),
+        (["train.py", "-m", "dynagat"], ["python", "train.py", "-m", "dynagat"], False),
+        (["-c", "dynagat"], ["python", "-c", "import dynagat", "dynagat"], False),
+        ([""], ["python"], False),
+    ],
+)
+def test_the_command_is_told_apart_from_programs_that_use_the_library(argv, orig_argv, answer):
+    assert is_command(argv, orig_argv) is answer
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs GNU OpenMP")
+@pytest.mark.parametrize(
+    ("setting", "sleeps"), [({}, True), ({"OMP_WAIT_POLICY": "active"}, False)]
+)
+def test_idle_threads_of_the_command_sleep_unless_the_user_says_otherwise(setting, sleeps):
+    others = {name: value for name, value in os.environ.items() if name[:4] not in ("OMP_", "GOMP")}
+    environment = {**others, **setting, "OMP_DISPLAY_ENV": "VERBOSE"}
+    command = [*COMMAND, "--help"]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    assert "GOMP_SPINCOUNT = '" in done.stderr
+    assert ("GOMP_SPINCOUNT = '0'" in done.stderr) is not bool(setting)
 
 
 def test_without_its_packages_the_command_line_says_what_to_install():

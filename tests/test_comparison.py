@@ -4,6 +4,7 @@ import dataclasses
 import json
 import math
 import sqlite3
+import statistics
 from contextlib import closing
 from types import SimpleNamespace
 
@@ -15,22 +16,25 @@ import dynagat
 from dynagat.benchmarks.own_graph import OWN_GRAPH, NodeNetwork
 from dynagat.comparison import Predictions, compare, load_model, write_pages
 from dynagat.comparison.answer import answer
-from dynagat.comparison.plan import make_plan
+from dynagat.comparison.baselines import Baseline
+from dynagat.comparison.plan import as_settings, make_plan
 from dynagat.comparison.results import difference, difference_table, differences, results_of
 from dynagat.data.arrays import FolderError
-from dynagat.data.store import EDGE, Edges, GraphData, Nodes
+from dynagat.data.minesweeper import minesweeper
+from dynagat.data.store import EDGE, SPLITS, Edges, GraphData, Nodes
 from dynagat.data.tables import read_tables
 from dynagat.experiment import Record
 from dynagat.experiment.settings import with_values
 from dynagat.experiment.store import StoreError
-from dynagat.metrics import ACCURACY, MEAN_ABSOLUTE_ERROR
+from dynagat.metrics import ACCURACY, MEAN_ABSOLUTE_ERROR, ROC_AUC
 from dynagat.prediction.nodes import NodePrediction, NodeTask, infer_nodes, node_problem
+from dynagat.significance import detectable
 from dynagat.training import Schedule
 
 QUICK = ["max_rounds=4", "dim=8", "heads=2"]
 BETTER, LEVEL = [0.95, 0.96, 0.97], [0.80, 0.79, 0.81]
-NO_NEED = "This data shows no need for dynamic attention"
-SCORES = {"classification": "accuracy", "multilabel": "roc_auc", "regression": "r_squared"}
+NO_NEED = "These runs show no need for dynamic attention"
+SCORES = {"classification": "roc_auc", "multilabel": "roc_auc", "regression": "r_squared"}
 
 
 def own_graph(kind="classification", num_nodes=90, seed=0, unknown=6):
@@ -84,7 +88,7 @@ def words(*groups):
 def small_network(mechanism):
     """For 5 features and 2 classes."""
     problem = SimpleNamespace(x=torch.empty(0, 5), out_dim=2)
-    return NodeNetwork(dim=8, heads=2).build(problem, mechanism)
+    return NodeNetwork(dim=8, heads=2, layers=2).build(problem, mechanism)
 
 
 @pytest.mark.parametrize("kind", SCORES)
@@ -330,7 +334,7 @@ def test_settings_override_the_plan(tmp_path):
         ({"settings": ["wide=8"]}, "there is no setting 'wide'"),
         ({"settings": ["heads=5"]}, "heads must divide dim"),
         ({"settings": ["graph=other"]}, "uses the graph it is given"),
-        ({"settings": ["neighbours=5"]}, "neighbours must hold a number for each of 2 layers"),
+        ({"settings": ["neighbours=5"]}, "neighbours must hold a number for each of 5 layers"),
     ],
 )
 def test_a_bad_plan_is_refused(options, message, tmp_path):
@@ -366,6 +370,62 @@ def test_the_benchmark_says_that_it_needs_a_graph():
     assert named.data.missing() is None
 
 
+def test_the_metric_suits_the_classes(tmp_path):
+    """Two classes: ROC-AUC. More than half of the nodes in one of three: macro F1."""
+    data = own_graph()
+
+    def planned(y, classes, **options):
+        about = {"task": {**data.task, "classes": classes}}
+        nodes = {"node": Nodes(90, {"x": data.x, "y": y})}
+        changed = dataclasses.replace(data, nodes=nodes, about=about)
+        return make_plan(changed.save(tmp_path / "graph", replace=True), **options)
+
+    three, most = np.arange(90) % 3, np.minimum(np.arange(90) % 6, 2)
+    plans = [planned(data.y, ["a", "b"]), planned(three, list("abc")), planned(most, list("abc"))]
+    assert [plan.benchmark.task.metric for plan in plans] == ["roc_auc", "accuracy", "macro_f1"]
+    assert any("Scored by ROC-AUC, because there are two classes." in each
+               for each in plans[0].reasons)  # fmt: skip
+    own = planned(data.y, ["a", "b"], settings=as_settings("Log loss", "balanced"))
+    assert own.benchmark.task.metric == "log_loss"
+    assert own.benchmark.schedule.stop_at == 0
+    assert "Every class counts alike in the loss." in own.reasons
+    with pytest.raises(ValueError, match=r"metric must be one of accuracy, .*, but is 'mae'"):
+        planned(data.y, ["a", "b"], settings=as_settings("mae", None))
+
+
+def test_balanced_weights_make_classes_count_alike_in_the_loss():
+    """The loss does not change if a class has its nodes twice."""
+    problem = node_problem(own_graph())
+    train = problem.split["train"]
+    twice = torch.cat([train, train[problem.y[train] == 1]])
+    losses, plain = [], []
+    for nodes in (train, twice):
+        some = dataclasses.replace(problem, split={**problem.split, "train": nodes})
+        out = torch.linspace(-1, 1, 180).reshape(90, 2)[nodes]
+        for weights, values in (("balanced", losses), ("none", plain)):
+            prediction = NodeTask(class_weights=weights).prepare(some, Schedule())
+            values.append(float(prediction.mean_loss(out, prediction.target(nodes))))
+    assert losses[0] == pytest.approx(losses[1])
+    assert plain[0] != pytest.approx(plain[1])
+    with pytest.raises(ValueError, match="class_weights=balanced needs a target with classes"):
+        NodeTask(class_weights="balanced").prepare(
+            node_problem(own_graph("regression")), Schedule()
+        )
+
+
+def test_a_network_stopped_too_early_is_no_result_and_the_default_learns():
+    """Classes of 80:20 that depend on neighbours: the defaults reach what five plain layers do
+    not, even on a small grid."""
+    data = minesweeper(40)
+    quick = ["max_rounds=25", "dim=32"]
+    options = {"mechanisms": ["gatv2"], "seeds": [0]}
+    learnt = compare(data, settings=quick, **options).results[0]
+    assert learnt.sample("test").mean > 0.8
+    plain = ["projection=false", "residual=false", "feed_forward=0", "max_rounds=3"]
+    dead = compare(data, settings=[*quick[1:], *plain], metric="accuracy", **options)
+    assert dead.sentences[0].startswith("No run learned anything")
+
+
 # The answer
 
 
@@ -393,7 +453,7 @@ def test_a_difference_that_is_not_significant_says_on_which_side_it_is():
     ours = [record("gat", seed, 0.95, test) for seed, test in enumerate([0.70, 0.80])]
     theirs = [record("gcn", seed, 0.90, test) for seed, test in enumerate([0.75, 0.77])]
     close = [record("gatv2", seed, 0.80, test) for seed, test in enumerate([0.6997, 0.8])]
-    sentences = words(ours, theirs, close)[1]
+    sentences = " ".join(words(ours, theirs, close))
     assert "GCN (1.0 points above it, paired p" in sentences
     assert "GATv2 (less than 0.1 points below it, paired p" in sentences
 
@@ -491,11 +551,76 @@ def test_of_errors_the_lowest_is_the_best():
     assert "GCN" in sentences[1]
 
 
+def without_edges(value, seeds=3):
+    return Baseline("MLP", "features", ACCURACY,
+                    {part: dict.fromkeys(range(seeds), value) for part in SPLITS})  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("value", "start"),
+    [
+        (0.60, "The graph helps: on the test nodes, GATv2 reaches accuracy 80.0 ± 1.0 %, and an "
+               "MLP on the features 60.0 % (p < 0.001)"),
+        (0.795, "These runs do not show that the graph helps"),
+        (0.90, "The graph does not help"),
+    ],
+)  # fmt: skip
+def test_the_answer_says_first_whether_the_graph_helps(value, start):
+    results = results_of(runs("gatv2", LEVEL), ACCURACY)
+    sentences = answer(results, [without_edges(value), without_edges(value - 0.1)])
+    assert sentences[0].startswith(start)
+    assert sentences[1].startswith("Use GATv2")
+
+
+def test_without_a_significant_difference_the_answer_says_what_would_have_been_found():
+    sentences = words(runs("gatv2", LEVEL), runs("gat", [0.80, 0.80, 0.79]))
+    least = detectable(statistics.stdev([0.0, -0.01, 0.02]), 3)
+    expected = f"3 seeds would probably have shown a difference of {100 * least:.1f} points"
+    assert any(expected in each for each in sentences), sentences
+
+
+def constant(mechanism, scores, **metrics):
+    """Runs that predict one class."""
+    return [
+        dataclasses.replace(run, metrics=run.metrics | {"test_predicted_classes": 1.0, **metrics})
+        for run in runs(mechanism, scores)
+    ]
+
+
+def test_a_model_that_predicts_one_class_is_named_and_never_compared():
+    """On classes of 80:20, a dead network has an accuracy of 80.0 with every seed."""
+    dead, alive = constant("gatv2", [0.8] * 3), runs("gat", [0.75, 0.76, 0.74])
+    results = results_of([*dead, *alive], ACCURACY)
+    assert [each.mechanism for each in results] == ["gat", "gatv2"]
+    assert results[1].sample("test") is None
+    sentences = answer(results)
+    assert sentences[0].startswith("Use GAT:")
+    assert any(each.startswith("GATv2 did not learn in 3 of 3 runs, which predict one class")
+               for each in sentences)  # fmt: skip
+    assert not any("GATv2" in each for each in sentences[:-1])
+    assert "No run learned anything" in answer(results_of(dead, ACCURACY))[0]
+
+
+def test_one_predicted_class_is_a_result_where_the_metric_sees_the_ranking():
+    renamed = [
+        dataclasses.replace(run, metrics={name.replace("accuracy", "roc_auc"): value
+                                          for name, value in run.metrics.items()})
+        for run in constant("gatv2", [0.9, 0.92], test_output_std=0.1)
+    ]  # fmt: skip
+    sentences = answer(results_of(renamed, ROC_AUC))
+    assert sentences[0].startswith("Use GATv2")
+    assert any("predicts one class for all test nodes in 2 of 2 runs" in each
+               for each in sentences)  # fmt: skip
+    flat = [dataclasses.replace(run, metrics=run.metrics | {"test_output_std": 1e-5})
+            for run in renamed]  # fmt: skip
+    assert results_of(flat, ROC_AUC)[0].sample("valid") is None
+
+
 def test_a_graph_with_few_labels_gets_a_simpler_network(tmp_path):
     many = own_graph().save(tmp_path / "many")
-    assert make_plan(many).benchmark.network.skip
+    assert make_plan(many).benchmark.network.own_path
     few = dataclasses.replace(many, split={**many.split, "train": many.split["train"][:5]})
     plan = make_plan(few.save(tmp_path / "few"))
-    assert not plan.benchmark.network.skip
+    assert not plan.benchmark.network.own_path
     assert plan.benchmark.network.feature_dropout == 0.6
     assert any("labels are few" in reason for reason in plan.reasons)

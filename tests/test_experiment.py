@@ -8,7 +8,6 @@ import signal
 import subprocess
 import sys
 import time
-import uuid
 from collections import defaultdict
 from dataclasses import fields, replace
 from datetime import datetime
@@ -30,9 +29,9 @@ from dynagat.experiment import (
     grid,
     revive,
     run,
-    run_lacking,
 )
-from dynagat.experiment.jobs import lacking
+from dynagat.experiment.execution import Crew, WorkerError
+from tests.kills import Sweep, jobs_of
 
 ROOT = Path(__file__).parent.parent
 TINY = ("k=4", "max_rounds=2", "dim=16")
@@ -74,7 +73,7 @@ def test_a_record_has_the_settings_and_the_results_of_its_run(mechanism) -> None
     )  # max_rounds=2 is neither the corrected nor the published value
     assert not record.converged
     assert [each["round"] for each in record.history] == [1, 2]
-    assert set(record.history[0]) == {"round", "step", "loss", "train", "valid", "lr"}
+    assert set(record.history[0]) == {"round", "step", "loss", "train", "valid", "lr", "valid_loss"}
     assert all(0 <= value <= 1 for value in record.metrics.values())
     assert record.metrics["valid_accuracy"] == max(each["valid"] for each in record.history)
     assert record.metrics["test_graph_accuracy"] <= record.metrics["test_accuracy"]
@@ -341,92 +340,24 @@ def test_every_round_of_a_worker_is_received_before_its_record(by_workers) -> No
 # Kills
 
 
-def run_all(path: Path | str, workers: int, report=print) -> None:
-    """Sixteen runs into a store; those that it has are not repeated."""
-    benchmark = lookup("max_rounds=4")
-    jobs = [Job(benchmark, name, seed) for seed in range(8) for name in ("gatv2", "gin")]
-    with Store(path) as store:
-        report(f"todo {len(lacking(jobs, store))}")
-        for record in run_lacking(jobs, store, workers):
-            report(record.key)
-
-
-SCRIPT = """
-import functools, sys
-from tests.test_experiment import run_all
-if __name__ == "__main__":
-    run_all(sys.argv[1], 2, functools.partial(print, flush=True))
-"""
-
-
-def start(path: Path, mark: str) -> subprocess.Popen[str]:
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "DYNAGAT_TEST": mark}
-    command = [sys.executable, "-c", SCRIPT, str(path)]
-    return subprocess.Popen(command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True)
-
-
-def processes_with(mark: str) -> list[int]:
-    """Ids of the processes whose environment has the mark."""
-    ids = []
-    for folder in Path("/proc").glob("[0-9]*"):
-        try:
-            environment = (folder / "environ").read_bytes()
-        except OSError:  # it has ended, or belongs to another user
-            continue
-        if f"DYNAGAT_TEST={mark}".encode() in environment:
-            ids.append(int(folder.name))
-    return ids
-
-
-def kill(process: subprocess.Popen[str], mark: str) -> list[str]:
-    """Its output, once it and all processes that it started have ended."""
-    process.kill()
-    process.wait()
-    deadline = time.monotonic() + 20
-    while processes_with(mark) and time.monotonic() < deadline:
-        time.sleep(0.1)
-    left = processes_with(mark)
-    for orphan in left:
-        os.kill(orphan, signal.SIGKILL)
-    assert not left, "workers outlive their parent"
-    return process.communicate()[0].splitlines()
-
-
+@pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
 @pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="needs /proc")
 def test_workers_that_are_starting_end_with_a_killed_parent(tmp_path) -> None:
-    mark = uuid.uuid4().hex
-    process = start(tmp_path / "records.sqlite", mark)
-    assert process.stdout is not None
-    assert process.stdout.readline() == "todo 16\n"
-    while len(processes_with(mark)) < 4:  # itself, two workers, and the resource tracker
+    sweep = Sweep(tmp_path / "records.sqlite", jobs_of(2, 4), workers=2)
+    while len(sweep.workers()) < 2:
         time.sleep(0.02)
     time.sleep(0.3)  # the workers import modules
-    assert kill(process, mark) == []
+    os.kill(sweep.process, signal.SIGKILL)
+    assert sweep.wait() == (-signal.SIGKILL, [])
 
 
-@pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="needs /proc")
-def test_killed_runs_continue_and_end_with_every_record(tmp_path) -> None:
-    path, mark = tmp_path / "records.sqlite", uuid.uuid4().hex
-    process = start(path, mark)
-    assert process.stdout is not None
-    lines = [process.stdout.readline().strip() for _ in range(4)]
-    time.sleep(random.Random(0).uniform(0, 0.05))
-    reported = set(lines[1:] + kill(process, mark))
-    with Store(path) as store:
-        assert reported <= store.keys()
-        num_left = 16 - len(store.keys())
-    assert lines[0] == "todo 16"
-    assert 0 < num_left < 14
-    later: list[str] = []
-    run_all(path, 1, later.append)
-    assert later[0] == f"todo {num_left}"
-    assert len(set(later[1:]) - reported) == num_left
-    with Store(path) as store:
-        records = {record.key: record for record in store.records()}
-    assert reported | set(later[1:]) <= set(records)
-    assert len(records) == 16
-    here = run(lookup("max_rounds=4"), "gatv2", 0)
-    assert result(records[here.key]) == result(here)
+def test_an_error_says_that_a_worker_was_killed() -> None:
+    with Crew(1) as crew:
+        crew.submit(os._exit, 1)
+        while not (finished := crew.finished(1)):
+            pass
+        with pytest.raises(WorkerError, match=r"^a worker process was killed, .* continues$"):
+            crew.result(finished[0])
 
 
 def test_the_time_of_a_run_does_not_include_imports() -> None:

@@ -139,3 +139,44 @@ def test_names_in_records_stay():
 
 def test_fractions_are_those_in_per_cent():
     assert [each.name for each in EVERY if each.is_fraction] == ["accuracy", "macro_f1", "roc_auc"]
+
+
+# Scores for classes of different sizes
+
+
+def test_balanced_accuracy_counts_each_class_alike():
+    logits = torch.eye(3)[torch.tensor([0, 0, 0, 0, 2])]
+    target = torch.tensor([0, 0, 0, 1, 1])  # the third class is predicted, but does not occur
+    assert metrics.balanced_accuracy(logits, target) == pytest.approx((1 + 0) / 2)
+
+
+def test_the_metrics_of_ranks_take_classes_one_against_the_rest():
+    logits = torch.tensor([[4.0, 0.0], [2.0, 1.0], [0.0, 1.0], [0.0, 3.0]])
+    target = torch.tensor([0, 1, 0, 1])
+    assert metrics.roc_auc(logits, target) == 0.75
+    first, second = (1 + 2 / 3) / 2, (1 + 2 / 3) / 2  # positives at ranks 1 and 3
+    assert metrics.average_precision(logits, target) == pytest.approx((first + second) / 2)
+    three = torch.tensor([[9.0, 0, 0], [0, 9.0, 0], [0, 0, 9.0]])
+    assert metrics.roc_auc(three, torch.tensor([0, 1, 2])) == 1
+    assert math.isnan(metrics.roc_auc(three * math.nan, torch.tensor([0, 1, 2])))
+
+
+def test_log_loss_is_the_cross_entropy_of_classes_and_of_known_labels():
+    logits = torch.log(torch.tensor([[0.5, 0.5], [0.2, 0.8]]))
+    expected = -(math.log(0.5) + math.log(0.8)) / 2
+    assert metrics.log_loss(logits, torch.tensor([0, 1])) == pytest.approx(expected)
+    labels = torch.tensor([[1.0, math.nan], [0.0, math.nan]])
+    assert metrics.log_loss(torch.zeros(2, 2), labels) == pytest.approx(math.log(2))
+
+
+@pytest.mark.parametrize(
+    ("name", "metric"),
+    [("roc_auc", ROC_AUC), ("ROC-AUC", ROC_AUC), ("Macro F1", MACRO_F1), ("f1", MACRO_F1)],
+)
+def test_metrics_are_found_by_their_usual_names(name, metric):
+    assert metrics.find_metric(name, HIGHER_IS_BETTER) is metric
+
+
+def test_an_unknown_metric_is_refused_with_the_known_ones():
+    with pytest.raises(ValueError, match="metric must be one of accuracy, macro_f1, but is 'mae'"):
+        metrics.find_metric("mae", [ACCURACY, MACRO_F1])

@@ -81,7 +81,7 @@ def two_parts(graph, seeds, edge_attr=None):
 
 def node_network(mechanism):
     problem = SimpleNamespace(x=torch.empty(1, 6), out_dim=3)
-    return NodeNetwork(dim=8, heads=2).build(problem, mechanism)
+    return NodeNetwork(dim=8, heads=2, layers=2).build(problem, mechanism)
 
 
 def two_layers(mechanism, **options):

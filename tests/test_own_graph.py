@@ -52,7 +52,10 @@ def compared(tables, tmp_path_factory):
 
 def test_compare_prints_an_answer_and_writes_a_page_and_a_model(compared):
     folder, done = compared
-    assert done.stdout.startswith("Use G")
+    graph, use = done.stdout.splitlines()[:2]
+    assert "on the test nodes" in graph
+    assert "label propagation on the edges alone" in graph
+    assert use.startswith("Use G")
     assert "GATv2 (2 heads)" in done.stdout
     assert "whole graph at once" in done.stderr  # the reasons for the plan
     assert {"index.html", "model", "comparison.json", "records.sqlite", "graph"} <= {
@@ -60,7 +63,10 @@ def test_compare_prints_an_answer_and_writes_a_page_and_a_model(compared):
     }
     values = json.loads((folder / "comparison.json").read_text())
     assert {each["mechanism"] for each in values["mechanisms"]} == {"gat", "gatv2", "gcn"}
-    assert values["score"] == "accuracy"
+    assert values["score"] == "roc_auc"
+    assert [each["uses"] for each in values["baselines"]] == [
+        "nothing", "features", "features", "edges"
+    ]  # fmt: skip
     assert values["answer"][0] == done.stdout.splitlines()[0]
 
 
@@ -128,7 +134,7 @@ def test_predict_takes_a_graph_that_has_grown(compared, tables, tmp_path):
     np.testing.assert_allclose(after.probability[far], before.probability[far], rtol=1e-4)
 
 
-@pytest.mark.parametrize(("target", "metric"), [("visits", "R²"), ("shelf", "accuracy")])
+@pytest.mark.parametrize(("target", "metric"), [("visits", "R²"), ("shelf", "ROC-AUC")])
 def test_the_kind_of_target_decides_the_metric(tables, tmp_path, target, metric):
     done = run("compare", *words_for(tables, "--target", target), *QUICK[:-4], "--seeds", "0",
                "--mechanism", "gcn", cwd=tmp_path)  # fmt: skip

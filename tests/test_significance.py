@@ -18,6 +18,7 @@ from dynagat.significance import (
     Sample,
     bootstrap_interval,
     contrast,
+    detectable,
     effect_size,
     holm,
     paired,
@@ -418,3 +419,18 @@ def test_a_bad_argument_is_refused_in_a_sentence(call, sentence) -> None:
     with pytest.raises(ValueError) as caught:  # noqa: PT011 (the whole sentence is compared)
         call()
     assert str(caught.value) == sentence
+
+
+@pytest.mark.parametrize("n", [2, 3, 5, 20, 200])
+def test_a_detectable_difference_is_found_with_the_stated_power(n):
+    """By simulation: 20,000 samples of n differences around it."""
+    mean = detectable(1.0, n)
+    draws = np.random.default_rng(0).normal(mean, 1, (20_000, n))
+    found = stats.ttest_1samp(draws, 0, axis=1).pvalue < 0.05
+    assert found.mean() == pytest.approx(0.8, abs=0.015)
+    assert detectable(2.5, n) == pytest.approx(2.5 * mean)
+
+
+def test_one_run_detects_nothing():
+    assert math.isnan(detectable(math.nan, 1))
+    assert detectable(0.0, 5) == 0

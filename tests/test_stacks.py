@@ -265,21 +265,59 @@ def test_the_dropout_stack_is_its_formula(mechanism, residual, share_weights, bi
     assert_same(network(x, GRAPH), expected)
 
 
-@pytest.mark.parametrize("skip", [True, False])
+PLAIN = {"activation": "relu", "projection": False, "residual": False, "feed_forward": 0}
+
+
+@pytest.mark.parametrize("own_path", [True, False])
 @pytest.mark.parametrize("norm", [True, False])
 @every_attention
-def test_the_network_of_own_graphs_is_its_formula(mechanism, norm, skip) -> None:
-    settings = NodeNetwork(dim=8, heads=2, layers=3, norm=norm, skip=skip)
+def test_the_network_of_own_graphs_is_its_formula(mechanism, norm, own_path) -> None:
+    settings = NodeNetwork(dim=8, heads=2, layers=3, norm=norm, own_path=own_path, **PLAIN)
     network = shaken(settings.build(problem(5, 3), mechanism))
     x = expected = features(5)
     for index, layer in enumerate(network.layers):
         new = attend(layer.conv, expected)
-        new = new + F.linear(expected, layer.skip.weight) if skip else new
+        new = new + F.linear(expected, layer.own.weight) if own_path else new
         if index < 2:
             new = F.relu(layer.after[0](new) if norm else new)
         expected = new
     assert [layer.conv.heads for layer in network.layers] == [2, 2, 1]
     assert_same(network(x, GRAPH), expected)
+
+
+@pytest.mark.parametrize("feed_forward", [0, 2])
+@pytest.mark.parametrize("activation", ["relu", "elu", "gelu"])
+@pytest.mark.parametrize("residual", [True, False])
+def test_the_projected_network_of_own_graphs_is_its_formula(
+    residual, activation, feed_forward
+) -> None:
+    f = getattr(F, activation)
+    settings = NodeNetwork(
+        dim=8, heads=2, layers=2, projection=True, residual=residual, activation=activation,
+        feed_forward=feed_forward,
+    )  # fmt: skip
+    network = shaken(settings.build(problem(5, 3), "gatv2"))
+    x = features(5)
+    expected = f(network.embedding[1](x))
+    for layer in network.layers:
+        z = layer.before[0](expected) if residual else expected
+        new = attend(layer.conv, z) + F.linear(z, layer.own.weight)
+        if feed_forward:
+            first, second = (each for each in layer.inner if isinstance(each, nn.Linear))
+            assert first.out_features == 16
+            new = second(f(first(new)))
+        elif residual:
+            new = f(new)
+        expected = expected + new if residual else f(layer.after[0](new))
+    expected = network.readout[-1](network.readout[0](expected) if residual else expected)
+    assert_same(network(x, GRAPH), expected)
+
+
+def test_a_residual_network_needs_a_constant_width() -> None:
+    with pytest.raises(ValueError, match="residual=true needs projection=true"):
+        NodeNetwork(projection=False, residual=True)
+    with pytest.raises(ValueError, match="feed_forward must not be negative, but is -1"):
+        NodeNetwork(feed_forward=-1)
 
 
 # Dropout

@@ -23,6 +23,7 @@ class Scripted:
     ) -> None:
         self.scores, self.metric = scores, metric
         self.num_batches, self.factor = num_batches, factor
+        self.valid_losses = [1.0]
         self.bad_step = math.inf  # the loss is nan from this step on
         self.num_epochs = self.num_steps = 0
         self.weights: list[Tensor] = []  # after each round
@@ -42,11 +43,12 @@ class Scripted:
         loss = self.factor * (network(batch.view(1, 1)) ** 2).sum()
         return (loss * math.nan if self.num_steps >= self.bad_step else loss), float(batch)
 
-    def score(self, network: nn.Module, part: str) -> float:
+    def evaluate(self, network: nn.Module, part: str) -> tuple[float, float]:
         assert part == "valid"
         self.weights.append(network.weight.detach().clone())
         self.gradients.append(network.weight.grad.clone())
-        return self.scores[min(len(self.weights), len(self.scores)) - 1]
+        score = self.scores[min(len(self.weights), len(self.scores)) - 1]
+        return score, self.valid_losses[min(len(self.weights), len(self.valid_losses)) - 1]
 
 
 def train(task: Scripted, watch=lambda _: None, **settings):
@@ -445,3 +447,39 @@ def test_training_and_evaluation_time_of_every_round_are_measured() -> None:
     _, outcome = train(Scripted(0.1), max_rounds=3)
     assert len(outcome.seconds) == 3
     assert all(part >= 0 for each in outcome.seconds for part in each)
+
+
+# Where the score stands still, the validation loss decides
+
+
+def stalled(*losses: float) -> Scripted:
+    """A score that stays at 0.8, as the accuracy of a network that still predicts one class."""
+    task = Scripted(0.8)
+    task.valid_losses = list(losses)
+    return task
+
+
+def test_a_falling_validation_loss_keeps_a_run_alive_whose_score_stands_still() -> None:
+    losses = [1.0, 0.9, 0.8, 0.7, 0.6]
+    settings = {"patience": 2, "max_rounds": 5}
+    _, alive = train(stalled(*losses), tie_break="loss", **settings)
+    assert alive.ended == "budget"
+    assert alive.best.round == 5
+    assert [each.valid_loss for each in alive.history] == losses
+    _, stopped = train(stalled(*losses), **settings)
+    assert (stopped.ended, stopped.best.round, len(stopped.history)) == ("patience", 1, 3)
+
+
+def test_a_lower_loss_never_outweighs_a_worse_score() -> None:
+    task = Scripted(0.8, 0.79999, 0.8, 0.7)
+    task.valid_losses = [1.0, 0.5, 0.9, 0.1]
+    _, outcome = train(task, tie_break="loss", max_rounds=4)
+    assert outcome.best.round == 3
+
+
+def test_a_lower_loss_also_keeps_the_learning_rate() -> None:
+    settings = {"lr_patience": 1, "max_rounds": 6, "lr": 0.1}
+    _, kept = train(stalled(6, 5, 4, 3, 2, 1), tie_break="loss", **settings)
+    _, dropped = train(stalled(6, 5, 4, 3, 2, 1), **settings)
+    assert kept.history[-1].lr == 0.1
+    assert dropped.history[-1].lr < 0.1

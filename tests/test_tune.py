@@ -113,13 +113,13 @@ class Toy(Prediction):
         loss = network.weight.sum()
         return (loss * math.nan if network.width == 9 else loss), 0.0
 
-    def score(self, network, part):
+    def evaluate(self, network, part):
         accuracy = network.valid * (1 - 0.5**self.epochs)
         if part == "test":
             with self.log.open("a") as file:
                 file.write("the test data were used\n")
             accuracy = 1 - network.valid
-        return accuracy if self.settings.measure == "accuracy" else 1 - accuracy
+        return accuracy if self.settings.measure == "accuracy" else 1 - accuracy, 1.0
 
     def microscope_input(self):
         return MicroscopeInput(None)

@@ -9,6 +9,7 @@ from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any
 
+import dynagat.waiting  # noqa: F401  (before torch is imported)
 from dynagat.analysis.attentive import how_attentive, measure
 from dynagat.analysis.capture import capture
 from dynagat.graph import Graph

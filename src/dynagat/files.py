@@ -14,9 +14,9 @@ import shutil
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 BLOCK = 1 << 22  # bytes read at a time
 WRITING = ".writing"  # file in a temporary folder, locked by its writer
@@ -126,6 +126,29 @@ def locked(path: Path) -> Iterator[None]:
         yield
     finally:
         os.close(handle)
+
+
+@contextmanager
+def claimed(path: Path) -> Iterator[None]:
+    """Create a file, hold its lock, and remove it; BlockingIOError if another process holds it."""
+    file = _claim(path)
+    try:
+        yield
+    finally:
+        path.unlink(missing_ok=True)  # before the lock is released, so that it is still ours
+        file.close()
+
+
+def _claim(path: Path) -> IO[str]:
+    """Try again if another process removes the file, or its empty folder, before it is locked."""
+    while True:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with suppress(FileNotFoundError), ExitStack() as stack:
+            file = stack.enter_context(open(path, "w"))
+            lock(file, wait=False)
+            if os.path.samestat(os.fstat(file.fileno()), os.stat(path)):
+                stack.pop_all()
+                return file
 
 
 def exchange(one: Path, other: Path) -> bool:

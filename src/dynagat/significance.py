@@ -15,9 +15,10 @@ from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
 import numpy as np
-from scipy import stats
+from scipy import optimize, stats
 
 Alternative = Literal["greater", "less", "two-sided"]
+QUANTILES = 2_000  # over which `detectable` takes a mean
 
 
 @dataclass(frozen=True)
@@ -90,6 +91,28 @@ def paired(
     if alternative == "two-sided":
         return float(2 * stats.t.sf(abs(t), d.n - 1))
     return float(stats.t.sf(t if alternative == "greater" else -t, d.n - 1))
+
+
+def detectable(std: float, n: int, level: float = 0.05, power: float = 0.8) -> float:
+    """The mean difference that the two-sided paired t-test finds with this power
+
+    δ with P(|t| > t_{1-level/2}) = power, where t has n - 1 degrees of freedom and the
+    noncentrality δ √n / std, and std is the standard deviation of the n differences.
+    """
+    if n < 2 or not math.isfinite(std):
+        return math.nan
+    critical = stats.t.isf(level / 2, n - 1)
+    quantiles = (np.arange(QUANTILES) + 0.5) / QUANTILES
+    spread = np.sqrt(stats.chi2.ppf(quantiles, n - 1) / (n - 1))  # of the estimate of std
+
+    def surplus(noncentrality: float) -> float:
+        """scipy's noncentral t is wrong for few degrees of freedom."""
+        limit = critical * spread
+        tails = stats.norm.cdf([noncentrality - limit, -noncentrality - limit])
+        return float(tails.sum(0).mean()) - power
+
+    root = optimize.root_scalar(surplus, bracket=(0, 2 * critical + 3)).root
+    return float(root) * std / math.sqrt(n)
 
 
 def effect_size(a: Sample, b: Sample) -> float:

@@ -1,7 +1,8 @@
 """fit: the one training loop. Each round of optimiser steps ends with a validation score.
 
 A `Task` says what is trained on, a `Schedule` how long; the result is an `Outcome`. Random numbers
-come from the generator that is passed in, never from a global one.
+come from the generator that is passed in, never from a global one. A `Checkpoint` keeps the state
+after each round, so that a training that was killed continues to the same result.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import copy
 import math
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any, Literal, Protocol
 
 import torch
@@ -35,8 +36,20 @@ class Task(Protocol):
         """Mean loss of a batch, and its score."""
         ...
 
-    def score(self, network: nn.Module, part: str) -> float:
-        """Score of the network on "train", "valid" or "test"."""
+    def evaluate(self, network: nn.Module, part: str) -> tuple[float, float]:
+        """Score and mean loss of the network on "train", "valid" or "test"."""
+        ...
+
+
+class Checkpoint(Protocol):
+    """Where a training keeps its state, and finds it when it starts again."""
+
+    def load(self) -> dict[str, Any] | None:
+        """The state to continue from; None to start from the beginning."""
+        ...
+
+    def save(self, state: Callable[[], dict[str, Any]]) -> None:
+        """Called after each round. What `state` returns must be stored before training goes on."""
         ...
 
 
@@ -48,6 +61,9 @@ ADDED_LATER: Any = {"added_later": True}
 @dataclass(frozen=True)
 class Schedule:
     """How long to train. Early stopping and the learning rate follow the validation score.
+
+    With tie_break="loss", a round whose score is as good as the best one's is better if its
+    validation loss is lower: a score such as accuracy may stand still while the network learns.
 
     A round is `round_passes` epochs, and as many more as `round_steps` optimiser steps need. Each
     round ends with an evaluation, except the first `silent_rounds`.
@@ -75,6 +91,7 @@ class Schedule:
     limit_rounds: int = field(default=0, metadata=ADDED_LATER)
     failed_before: int = field(default=0, metadata=ADDED_LATER)
     optimizer: Literal["adam", "adamw"] = field(default="adam", metadata=ADDED_LATER)
+    tie_break: Literal["none", "loss"] = field(default="none", metadata=ADDED_LATER)
 
     def __post_init__(self) -> None:
         for name in ("lr", "batch_size", "round_passes", "round_steps", "max_rounds"):
@@ -99,7 +116,7 @@ class Schedule:
 
 @dataclass(frozen=True)
 class Round:
-    """One round: mean loss and score of its training steps, and the validation score."""
+    """One round: mean loss and score of its training steps, validation score and loss."""
 
     round: int
     step: int
@@ -107,6 +124,7 @@ class Round:
     train: float
     valid: float
     lr: float
+    valid_loss: float = math.nan
 
 
 @dataclass(frozen=True, eq=False)
@@ -127,8 +145,13 @@ def fit(
     schedule: Schedule,
     generator: torch.Generator,
     watch: Callable[[Round], None] = lambda _: None,
+    checkpoint: Checkpoint | None = None,
 ) -> Outcome:
-    """Train until the score is perfect, patience runs out, the loss diverges, or rounds run out."""
+    """Train until the score is perfect, patience runs out, the loss diverges, or rounds run out.
+
+    With a checkpoint, training continues from the state that it has; `watch` is called with the
+    earlier rounds too.
+    """
     metric = task.metric
     optimizers = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW}
     optimizer = optimizers[schedule.optimizer](
@@ -142,34 +165,90 @@ def fit(
         threshold=schedule.min_gain,
         threshold_mode="abs",
     )
-    history: list[Round] = []
-    seconds: list[tuple[float, float]] = []
-    best, best_state, step = None, {}, 0
-    while True:
+    state = _State(network, optimizer, plateau, generator)
+    history, seconds, ended = state.history, state.seconds, ""
+    saved = None if checkpoint is None else checkpoint.load()
+    if saved is not None:
+        state.restore(saved)
+        ended = _end(history, state.best, schedule, metric)
+    for earlier in history:
+        watch(earlier)
+    while not ended:
         lr, started = optimizer.param_groups[0]["lr"], time.perf_counter()
         steps, loss, train = _train_round(network, task, schedule, optimizer, generator)
-        step, trained = step + steps, time.perf_counter()
+        step, trained = steps + (history[-1].step if history else 0), time.perf_counter()
         is_silent = len(history) < schedule.silent_rounds or not math.isfinite(loss)
-        valid = math.nan if is_silent else task.score(network, "valid")
+        nothing = math.nan, math.nan
+        valid, valid_loss = nothing if is_silent else task.evaluate(network, "valid")
         seconds.append((trained - started, time.perf_counter() - trained))
-        here = Round(len(history) + 1, step, loss, train, valid, lr)
+        here = Round(len(history) + 1, step, loss, train, valid, lr, valid_loss)
         history.append(here)
         watch(here)
-        if best is None or _is_better(here, best, schedule, metric):
-            best, best_state = here, _state(network)
         if not is_silent:
             plateau.step(valid)
-        ended = _end(history, best, schedule, metric)
-        if ended:
-            last = _state(network)
-            return Outcome(tuple(history), best, best_state, last, ended, tuple(seconds))
+        if here.round == 1 or _is_better(here, state.best, schedule, metric):
+            state.best_round, state.best_state = here.round, _weights(network)
+            plateau.num_bad_epochs = 0  # also after a better loss
+        ended = _end(history, state.best, schedule, metric)
+        if checkpoint is not None:
+            checkpoint.save(state.to_save)
+    last = _weights(network)
+    return Outcome(tuple(history), state.best, state.best_state, last, ended, tuple(seconds))
+
+
+@dataclass
+class _State:
+    """Everything that changes while a network is trained."""
+
+    network: nn.Module
+    optimizer: torch.optim.Optimizer
+    plateau: torch.optim.lr_scheduler.ReduceLROnPlateau
+    generator: torch.Generator
+    history: list[Round] = field(default_factory=list)
+    seconds: list[tuple[float, float]] = field(default_factory=list)
+    best_round: int = 0
+    best_state: Mapping[str, Tensor] = field(default_factory=dict)
+
+    @property
+    def best(self) -> Round:
+        return self.history[self.best_round - 1]
+
+    def to_save(self) -> dict[str, Any]:
+        """Tensors and plain values only, which can be loaded without running code."""
+        return {
+            "network": self.network.state_dict(),
+            "optimizer": self.optimizer.state_dict(),
+            "plateau": self.plateau.state_dict(),
+            "generator": self.generator.get_state(),
+            "torch": torch.get_rng_state(),  # draws dropout
+            "cuda": torch.cuda.get_rng_state_all() if torch.cuda.is_available() else [],
+            "history": [asdict(each) for each in self.history],
+            "seconds": self.seconds,
+            "best_round": self.best_round,
+            "best_state": self.best_state,
+        }
+
+    def restore(self, saved: Mapping[str, Any]) -> None:
+        self.network.load_state_dict(saved["network"])
+        self.optimizer.load_state_dict(saved["optimizer"])
+        self.plateau.load_state_dict(saved["plateau"])
+        self.generator.set_state(saved["generator"])
+        torch.set_rng_state(saved["torch"])
+        if saved["cuda"]:
+            torch.cuda.set_rng_state_all(saved["cuda"])
+        self.history += [Round(**each) for each in saved["history"]]
+        self.seconds += saved["seconds"]
+        self.best_round, self.best_state = saved["best_round"], saved["best_state"]
 
 
 def _is_better(here: Round, best: Round, schedule: Schedule, metric: Metric) -> bool:
     """A perfect score counts however small the gain, and any round beats one without a score."""
     if metric.reaches(here.valid, schedule.stop_at) or math.isnan(best.valid):
         return True
-    return metric.is_gain(here.valid, best.valid, schedule.min_gain)
+    if metric.is_gain(here.valid, best.valid, schedule.min_gain):
+        return True
+    is_tie = metric.reaches(here.valid, best.valid)
+    return schedule.tie_break == "loss" and is_tie and here.valid_loss < best.valid_loss
 
 
 def _train_round(
@@ -222,5 +301,5 @@ def _is_failed(history: list[Round], ended: str, schedule: Schedule) -> bool:
     return is_time and min(each.loss for each in history) > schedule.loss_limit
 
 
-def _state(network: nn.Module) -> dict[str, Tensor]:
+def _weights(network: nn.Module) -> dict[str, Tensor]:
     return copy.deepcopy(network.state_dict())

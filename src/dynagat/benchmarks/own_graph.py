@@ -6,22 +6,23 @@ All mechanisms use the same network, nodes, split and seeds.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import final
+from typing import Any, Literal, final
 
 from torch import nn
 
-from dynagat.benchmarks.stacks import Stack, layer_shapes
+from dynagat.benchmarks.stacks import LayerShape, Stack, layer_shapes
 from dynagat.data.arrays import fingerprint
 from dynagat.data.store import find_folder, open_graph
 from dynagat.experiment import Benchmark
 from dynagat.metrics import ACCURACY
 from dynagat.nn.dropout import Dropout
 from dynagat.nn.linear import Linear
-from dynagat.nn.network import Layer, Network, make_conv
+from dynagat.nn.network import Layer, MakeConv, Network, make_conv
 from dynagat.prediction.nodes import NodeProblem, NodeTask, node_problem
 from dynagat.training import Schedule
 
 HEADS = 8
+ACTIVATIONS: dict[str, Any] = {"relu": nn.ReLU, "elu": nn.ELU, "gelu": nn.GELU}
 
 
 @dataclass(frozen=True)
@@ -49,19 +50,35 @@ class StoredGraph:
 @final
 @dataclass(frozen=True)
 class NodeNetwork(Stack):
-    """x ← dropout(ReLU(LayerNorm(conv(x) + W x))), and conv(x) + W x in the last layer
+    """x ← dropout(f(LayerNorm(g(conv(x) + W x)))), and conv(x) + W x in the last layer
 
-    The last layer has one head. `skip` and `norm` can be left out.
+    f is the activation, W x the path of the node's own features, and g the feed-forward block,
+    g(h) = W₂ dropout(f(W₁ h)). Each of W x, g and the norm can be left out.
+
+    With `projection`, all layers have the width `dim`: x starts as dropout(f(W x)), and a linear
+    layer follows the last one. With `residual` too, x ← x + dropout(g(conv(z) + W z)), where z is
+    LayerNorm(x); f takes the place of g if there is none.
     """
 
     dim: int = 64
-    heads: int = HEADS
-    layers: int = 2
-    dropout: float = 0.5
+    heads: int = HEADS  # without projection, the last layer has one
+    layers: int = 5
+    dropout: float = 0.2
     attention_dropout: float = 0.0
     feature_dropout: float = 0.0
-    skip: bool = True
+    activation: Literal["relu", "elu", "gelu"] = "gelu"
     norm: bool = True
+    own_path: bool = True
+    projection: bool = True
+    residual: bool = True
+    feed_forward: int = 2  # width of W₁ h in units of dim; 0: no g
+
+    def check(self, least_layers: int = 1) -> None:
+        super().check(least_layers)
+        if self.residual and not self.projection:
+            raise ValueError("residual=true needs projection=true, so that x keeps its width")
+        if self.feed_forward < 0:
+            raise ValueError(f"feed_forward must not be negative, but is {self.feed_forward}")
 
     def build(self, problem: NodeProblem, mechanism: str) -> Network:
         return self.with_widths(mechanism, problem.x.shape[1], problem.out_dim)
@@ -69,20 +86,68 @@ class NodeNetwork(Stack):
     def with_widths(self, mechanism: str, in_dim: int, out_dim: int) -> Network:
         options = {"bias": True, "share_weights": False, "dropout": self.attention_dropout}
         conv = make_conv(mechanism, **options)
-        widths, layers = [in_dim, *[self.dim] * (self.layers - 1), out_dim], []
-        for shape in layer_shapes(widths, self.heads, last_heads=1):
-            width, out = shape.width, shape.out
-            norm: list[nn.Module] = [nn.LayerNorm(out)] if self.norm else []
-            after = nn.Sequential(*norm, nn.ReLU(), Dropout(self.dropout))
-            layers.append(
-                Layer(
-                    conv(width, out, shape.heads),
-                    before=None if layers else Dropout(self.feature_dropout),
-                    skip=Linear(width, out, bias=False) if self.skip else None,
-                    after=None if shape.position == "last" else after,
-                )
-            )
+        if self.projection:
+            return self._projected(conv, in_dim, out_dim)
+        layers: list[Layer] = []
+        for shape in layer_shapes(
+            [in_dim, *[self.dim] * (self.layers - 1), out_dim], self.heads, last_heads=1
+        ):
+            before = None if layers else Dropout(self.feature_dropout)
+            is_last = shape.position == "last"
+            layers.append(self._last_layer(conv, shape, before) if is_last
+                          else self._layer(conv, shape, before))  # fmt: skip
         return Network(layers)
+
+    def _projected(self, conv: MakeConv, in_dim: int, out_dim: int) -> Network:
+        embedding = nn.Sequential(
+            Dropout(self.feature_dropout),
+            nn.Linear(in_dim, self.dim),
+            ACTIVATIONS[self.activation](),
+            Dropout(self.dropout),
+        )
+        shape = LayerShape(self.dim, self.dim, self.heads, "middle")
+        make = self._residual_layer if self.residual else self._layer
+        layers = [make(conv, shape) for _ in range(self.layers)]
+        norm = self._norm(self.dim) if self.residual else []
+        readout = nn.Sequential(*norm, nn.Linear(self.dim, out_dim))
+        return Network(layers, embedding=embedding, readout=readout)
+
+    def _layer(self, conv: MakeConv, shape: LayerShape, before: nn.Module | None = None) -> Layer:
+        activation = ACTIVATIONS[self.activation]()
+        return Layer(
+            conv(shape.width, shape.out, shape.heads),
+            before=before,
+            own=self._own(shape),
+            inner=nn.Sequential(*self._feed_forward(shape.out)),
+            after=nn.Sequential(*self._norm(shape.out), activation, Dropout(self.dropout)),
+        )
+
+    def _last_layer(self, conv: MakeConv, shape: LayerShape, before: nn.Module | None) -> Layer:
+        made = conv(shape.width, shape.out, shape.heads)
+        return Layer(made, before=before, own=self._own(shape))
+
+    def _residual_layer(self, conv: MakeConv, shape: LayerShape) -> Layer:
+        block = self._feed_forward(self.dim) or [ACTIVATIONS[self.activation]()]
+        return Layer(
+            conv(shape.width, shape.out, shape.heads),
+            before=nn.Sequential(*self._norm(shape.width)),
+            own=self._own(shape),
+            inner=nn.Sequential(*block, Dropout(self.dropout)),
+            skip=nn.Identity(),
+        )
+
+    def _own(self, shape: LayerShape) -> nn.Module | None:
+        return Linear(shape.width, shape.out, bias=False) if self.own_path else None
+
+    def _norm(self, width: int) -> list[nn.Module]:
+        return [nn.LayerNorm(width)] if self.norm else []
+
+    def _feed_forward(self, width: int) -> list[nn.Module]:
+        if not self.feed_forward:
+            return []
+        inner = self.feed_forward * width
+        middle = [ACTIVATIONS[self.activation](), Dropout(self.dropout)]
+        return [nn.Linear(width, inner), *middle, nn.Linear(inner, width)]
 
 
 OWN_GRAPH = Benchmark(
@@ -93,23 +158,24 @@ OWN_GRAPH = Benchmark(
     network=NodeNetwork(),
     task=NodeTask(),
     schedule=Schedule(
-        lr=0.01,
-        max_rounds=100,
+        lr=0.003,
+        max_rounds=150,
         round_passes=2,
         patience=20,
         lr_patience=8,
-        weight_decay=5e-4,
         clip=10.0,
+        tie_break="loss",
     ),
     mechanisms={"gcn": (1,), "gat": (HEADS,), "gatv2": (HEADS,), "dpgat": (HEADS,)},
     seeds=range(5),
     metric=ACCURACY.on("test"),
     smoke=("max_rounds=3",),
+    revision=2,
     search={
         "dim": (32, 64, 128),
         "heads": (1, 4, 8),
-        "layers": (1, 2, 3),
+        "layers": (2, 3, 5),
         "dropout": (0.2, 0.5, 0.7),
-        "lr": (0.003, 0.01, 0.03),
+        "lr": (0.001, 0.003, 0.01),
     },
 )

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 import typer
 from rich.console import Console
 
+from dynagat.experiment.execution import WorkerError
 from dynagat.experiment.store import StoreError
 
 out, err = Console(), Console(stderr=True)
@@ -25,7 +26,7 @@ def explain_errors() -> Iterator[None]:
     """Errors that the caller can fix end in one sentence and exit code 2."""
     try:
         yield
-    except (ValueError, StoreError) as error:
+    except (ValueError, StoreError, WorkerError) as error:
         _refuse(str(error))
     except OSError as error:
         _refuse(f"{error.filename or 'a file'}: {error.strerror or error}")

@@ -66,6 +66,8 @@ def _sizes(nodes: int | None, edges: int | None) -> dict:
 
 
 def _where(entry: Entry) -> dict:
+    if not entry.signs:
+        return {"where": "computed when it is used"}
     folder = entry.raw()
     return {"where": f"dynagat data get {entry.name}" if folder is None else f"files in {folder}"}
 

@@ -35,6 +35,17 @@ def compare(
         list[str] | None, typer.Option(help="Some of gcn, gat, gatv2, dpgat; default: all.")
     ] = None,
     seeds: Annotated[list[str] | None, typer.Option(help="Such as 0-9; default: 0-4.")] = None,
+    metric: Annotated[
+        str | None,
+        typer.Option(
+            help="Score that training, the choice of the model and the tests use: accuracy, "
+            "balanced_accuracy, macro_f1, roc_auc, average_precision or log_loss; r2, mae or rmse "
+            "for numbers. Default: chosen by the target."
+        ),
+    ] = None,
+    class_weights: Annotated[
+        str | None, typer.Option(help="balanced: every class counts alike in the loss.")
+    ] = None,
     settings: Annotated[
         list[str] | None,
         typer.Option("--set", help="FIELD=VALUE, instead of what the graph's size suggests."),
@@ -54,13 +65,14 @@ def compare(
     with explain_errors(), _not_left_empty(folder):
         numbers = parse_numbers(",".join(seeds), "seeds") if seeds else None
         names = words(mechanism) or None
-        comparisons.check_choices(names, numbers, settings or ())
+        texts = [*(settings or ()), *comparisons.as_settings(metric, class_weights)]
+        comparisons.check_choices(names, numbers, texts)
         data = _graph(graph, tables, folder)
         comparison = comparisons.compare(
             data,
             mechanisms=names,
             seeds=numbers,
-            settings=settings or (),
+            settings=texts,
             workers=workers,
             folder=folder,
             run=run_shown,

@@ -21,7 +21,7 @@ def run_shown(jobs: list[Job], store: Store, workers: int) -> None:
         return
     with Progress(err, todo) as progress:
         try:
-            for record in run_lacking(todo, store, workers, progress.watch):
+            for record in run_lacking(todo, store, workers, progress.watch, progress.tell):
                 progress.finish(record)
         except KeyboardInterrupt:
             progress.stop()

@@ -115,7 +115,8 @@ def _tune_shown(studies: list[Study], budget: int, storage: Path, workers: int) 
         note(f"{lost} unfinished trials in {storage}, left by a stopped process, are repeated")
     progress = TuningProgress(studies, budget, note)
     try:
-        return run_trials(studies, budget, storage, workers, progress.watch, progress.on_trial)
+        events = progress.watch, progress.on_trial, progress.tell
+        return run_trials(studies, budget, storage, workers, *events)
     except KeyboardInterrupt:
         note(f"stopped; finished trials are in {storage}. The same command continues:")
         note(f"  {shlex.join(['dynagat', *sys.argv[1:]])}")

@@ -7,6 +7,7 @@ import math
 from collections.abc import Sequence
 
 from dynagat.analysis.verdict import DYNAMIC, MOSTLY_STATIC, STATIC, UNIFORM
+from dynagat.comparison.baselines import Baseline
 from dynagat.comparison.results import (
     ROUNDING,
     SIGNIFICANT,
@@ -14,22 +15,66 @@ from dynagat.comparison.results import (
     MechanismResult,
     difference,
     differences,
+    predicts_one_class,
 )
 from dynagat.report import wording
 from dynagat.report.wording import count, listed, name_of, size
 
-FASTER, SLOW = 1.5, 1.0  # factor, and seconds of the slower, from which time is mentioned
+CHEAPER, SLOW = 1.5, 1.0  # factor, and seconds of the slower, from which time is mentioned
+PHRASES = {
+    "majority class": "predicting the most frequent class",
+    "mean": "predicting the mean",
+    "logistic regression": "logistic regression on the features",
+    "ridge regression": "ridge regression on the features",
+    "MLP": "an MLP on the features",
+}
 
 
-def answer(results: Sequence[MechanismResult]) -> list[str]:
-    """Sentences; the first says what to use."""
+def answer(results: Sequence[MechanismResult], baselines: Sequence[Baseline] = ()) -> list[str]:
+    """Sentences. The first says whether the graph helps, the second what to use."""
     if results[0].sample("valid") is None:
-        return ["All runs diverged, so there is nothing to compare. "
-                "Try a lower learning rate: --set lr=0.001."]  # fmt: skip
+        return [_nothing(results)]
     best, others = results[0], [each for each in results[1:] if each.sample("test") is not None]
     tests = differences(best, others)
-    sentences = [_use(best), *_against(best, others, tests), *_need(results)]
-    return [*sentences, *_cost(best, others, tests), *_cautions(results)]
+    sentences = [*_graph(best, baselines), _use(best), *_cheaper(best, others, tests)]
+    sentences += [*_against(best, others, tests), *_need(results), _cost(best)]
+    return [*sentences, *_cautions(results)]
+
+
+def _nothing(results: Sequence[MechanismResult]) -> str:
+    if any(result.is_constant(run) for result in results for run in result.runs):
+        return ("No run learned anything, so there is nothing to compare. Try more epochs (--set "
+                "max_rounds=300 --set patience=100) or --class-weights balanced.")  # fmt: skip
+    return ("All runs diverged, so there is nothing to compare. "
+            "Try a lower learning rate: --set lr=0.001.")  # fmt: skip
+
+
+def _graph(best: MechanismResult, baselines: Sequence[Baseline]) -> list[str]:
+    """Does the graph help at all? Against the best model that does not use the edges."""
+    without = [each for each in baselines if each.uses != "edges"]
+    if not without or best.sample("test") is None:
+        return []
+    gain = best.metric.gain
+    rival = max(without, key=lambda each: gain(each.sample("valid").mean, 0.0))
+    test, name = difference(best, rival), name_of(best.mechanism)
+    reached = f"on the test nodes, {name} reaches {_reached(best, 'test')}"
+    values = f"{reached}, and {PHRASES[rival.mechanism]} {_value(rival, 'test')}"
+    others = "".join(_edges_alone(best, each) for each in baselines if each.uses == "edges")
+    if math.isnan(test.p):
+        return [f"{wording.first_upper(values)}{others}."]
+    p = wording.p_equals(test.p)
+    if not test.is_significant:
+        lead = "These runs do not show that the graph helps"
+        return [f"{lead}: {values} ({p}{_power(test, best)}){others}."]
+    lead = "The graph helps" if gain(test.mean, 0.0) > 0 else "The graph does not help"
+    return [f"{lead}: {values} ({p}){others}."]
+
+
+def _edges_alone(best: MechanismResult, other: Baseline) -> str:
+    test = difference(best, other)
+    is_better = test.is_significant and best.metric.gain(test.mean, 0.0) < 0
+    more = ", which is better" if is_better else ""
+    return f"; {other.mechanism} on the edges alone reaches {_value(other, 'test')}{more}"
 
 
 def _use(best: MechanismResult) -> str:
@@ -40,11 +85,36 @@ def _use(best: MechanismResult) -> str:
     return f"Use {name}: it is the best on the validation nodes{reached} ({seeds})."
 
 
-def _reached(result: MechanismResult, part: str) -> str:
+def _cheaper(
+    best: MechanismResult, others: Sequence[MechanismResult], tests: Sequence[Difference]
+) -> list[str]:
+    """The fastest mechanism that can't be told apart from the best."""
+    level = [other for other, each in zip(others, tests, strict=True) if each.p >= SIGNIFICANT]
+    quick = min(level, key=lambda each: each.seconds, default=None)
+    if quick is None or best.seconds < max(SLOW, quick.seconds * CHEAPER):
+        return []
+    name, times = name_of(quick.mechanism), f"{best.seconds / quick.seconds:.1f} times faster"
+    return [f"{name} can't be told apart from it in these runs and is {times} "
+            f"({_time(quick.seconds)} a run): use {name} if time matters."]  # fmt: skip
+
+
+def _value(result: MechanismResult | Baseline, part: str) -> str:
     sample, metric = result.sample(part), result.metric
     assert sample is not None
-    value = wording.mean_and_std(sample.mean, sample.std, metric)
-    return f"{metric.title} {value}{' %' if metric.is_fraction else ''}"
+    value = wording.mean_and_std(sample.mean, sample.std or math.nan, metric)
+    return f"{value}{' %' if metric.is_fraction else ''}"
+
+
+def _power(test: Difference, best: MechanismResult) -> str:
+    """ "; 5 seeds would probably have shown a difference of 0.8 points" """
+    if not test.detectable > ROUNDING:
+        return ""
+    least = _amount(test.detectable, best)
+    return f"; {count(test.seeds, 'seed')} would probably have shown a difference of {least}"
+
+
+def _reached(result: MechanismResult, part: str) -> str:
+    return f"{result.metric.title} {_value(result, part)}"
 
 
 def _against(
@@ -65,7 +135,9 @@ def _against(
     if better:
         sentences.append(f"On the test nodes it is better than {_by_how_much(better, best)}.")
     if level:
-        sentences.append(f"It does not differ significantly from {_level(level, best)}.")
+        least = max(level, key=lambda each: each.detectable)
+        sentences.append(f"It does not differ significantly from {_level(level, best)}"
+                         f"{_power(least, best)}.")  # fmt: skip
     if worse:
         sentences.append(f"But on the test nodes it is worse than {_by_how_much(worse, best)}: the "
                          "validation nodes and the test nodes disagree here.")  # fmt: skip
@@ -88,8 +160,12 @@ def _level(tests: Sequence[Difference], best: MechanismResult) -> str:
 
 
 def _points(each: Difference, best: MechanismResult) -> str:
+    return _amount(abs(each.mean), best)
+
+
+def _amount(value: float, best: MechanismResult) -> str:
     """ "1.2 points" """
-    text = wording.signed(abs(each.mean), best.metric).lstrip("+")
+    text = wording.signed(value, best.metric).lstrip("+")
     if not best.metric.is_fraction:
         return text
     return "less than 0.1 points" if text == "0.0" else f"{text} points"
@@ -125,7 +201,8 @@ def _need(results: Sequence[MechanismResult]) -> list[str]:
     if pays:
         return [f"GATv2 is better than GAT{p}, but hardly through dynamic attention: "
                 f"{wording.first_lower(seen)}."]  # fmt: skip
-    lead = "This data shows no need for dynamic attention"
+    lead = "These runs show no need for dynamic attention"
+    stands += _power(gain, dynamic)
     if is_flat:
         return [f"{lead}, nor for any: {wording.first_lower(seen)}, and GATv2 is {stands}."]
     if is_used:
@@ -135,23 +212,16 @@ def _need(results: Sequence[MechanismResult]) -> list[str]:
     return [f"{lead}{reason}. {seen}, and GATv2 is {stands}."]
 
 
-def _cost(
-    best: MechanismResult, others: Sequence[MechanismResult], tests: Sequence[Difference]
-) -> list[str]:
-    level = [other for other, each in zip(others, tests, strict=True) if each.p >= SIGNIFICANT]
-    own = f"A run of {name_of(best.mechanism)} took {_time(best.seconds)} and {size(best.memory)}"
-    quick = min(level, key=lambda each: each.seconds, default=None)
-    if quick is None or best.seconds < max(SLOW, quick.seconds * FASTER):
-        return [f"{own}."]
-    times = f"{best.seconds / quick.seconds:.1f} times faster"
-    return [f"{own}. {name_of(quick.mechanism)}, which does not differ significantly, took "
-            f"{_time(quick.seconds)} and {size(quick.memory)}: {times}."]  # fmt: skip
+def _cost(best: MechanismResult) -> str:
+    took = f"{_time(best.seconds)} and {size(best.memory)}"
+    return f"A run of {name_of(best.mechanism)} took {took}."
 
 
 def _cautions(results: Sequence[MechanismResult]) -> list[str]:
-    sentences, runs = [], [run for each in results for run in each.runs]
+    runs = [run for each in results for run in each.runs]
     diverged = sum(run.ended == "diverged" for run in runs)
     budget = sum(run.ended == "budget" for run in runs)
+    sentences = [sentence for each in results for sentence in _constant(each)]
     if diverged:
         sentences.append(f"{diverged} of {len(runs)} runs diverged and are left out of the means.")
     if budget * 2 > len(runs):
@@ -159,6 +229,21 @@ def _cautions(results: Sequence[MechanismResult]) -> list[str]:
         sentences.append(f"{many} while the validation score was still improving: more epochs "
                          "could change the order (--set max_rounds=…).")  # fmt: skip
     return sentences
+
+
+def _constant(result: MechanismResult) -> list[str]:
+    """Runs that predict the same for every node are named; they are no results."""
+    left_out = sum(result.is_constant(run) for run in result.runs)
+    one = sum(predicts_one_class(run) for run in result.runs)
+    name, runs = name_of(result.mechanism), len(result.runs)
+    if left_out:
+        what = "one class" if one else "the same value"
+        return [f"{name} did not learn in {left_out} of {runs} runs, which predict {what} for all "
+                "test nodes and are left out of the comparison."]  # fmt: skip
+    if one:
+        return [f"{name} predicts one class for all test nodes in {one} of {runs} runs: it ranks "
+                "them, but no probability is above one half."]  # fmt: skip
+    return []
 
 
 def _time(seconds: float) -> str:

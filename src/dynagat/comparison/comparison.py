@@ -11,15 +11,21 @@ from pickle import UnpicklingError
 from typing import Any
 
 from dynagat.comparison.answer import answer
+from dynagat.comparison.baselines import Baseline, baselines
 from dynagat.comparison.model import Model, model_of
-from dynagat.comparison.plan import Plan, make_plan
-from dynagat.comparison.results import MechanismResult, differences, results_of, score_table
+from dynagat.comparison.plan import Plan, as_settings, make_plan
+from dynagat.comparison.results import (
+    MechanismResult,
+    baseline_table,
+    differences,
+    results_of,
+    score_table,
+)
 from dynagat.data.store import GraphData
 from dynagat.experiment import Job, Record, Store, run_lacking
 from dynagat.experiment.record import plain
 from dynagat.experiment.store import StoreError
 from dynagat.metrics import Metric
-from dynagat.prediction.nodes import METRICS
 
 Run = Callable[[list[Job], Store, int], None]  # runs the jobs that the store lacks
 
@@ -33,6 +39,7 @@ class Comparison:
     metric: Metric
     plan: Plan
     results: tuple[MechanismResult, ...]  # the best on the validation nodes first
+    baselines: tuple[Baseline, ...]
     sentences: tuple[str, ...]
     best: Model
 
@@ -49,12 +56,17 @@ class Comparison:
             "answer": list(self.sentences),
             "plan": list(self.plan.reasons),
             "mechanisms": [_values(each) for each in self.results],
+            "baselines": [
+                {"name": each.mechanism, "uses": each.uses, "scores": each.scores}
+                for each in self.baselines
+            ],
             "differences": [vars(each) for each in differences(self.results[0], self.results[1:])],
         }
         return plain(values)
 
     def __str__(self) -> str:
-        return "\n".join([*self.sentences, "", score_table(self.results).to_text()])
+        tables = [score_table(self.results), baseline_table(self.baselines)]
+        return "\n\n".join(["\n".join(self.sentences), *(each.to_text() for each in tables)])
 
 
 def _values(result: MechanismResult) -> dict[str, Any]:
@@ -75,6 +87,8 @@ def compare(
     mechanisms: Sequence[str] | None = None,
     seeds: Sequence[int] | None = None,
     settings: Sequence[str] = (),
+    metric: str | None = None,
+    class_weights: str | None = None,
     workers: int = 1,
     folder: Path | str | None = None,
     run: Run | None = None,
@@ -87,6 +101,10 @@ def compare(
         mechanisms: some of gcn, gat, gatv2 and dpgat; default: all.
         seeds: of initial weights and dropout; default: 0 to 4, or to 2 from 2 million edges on.
         settings: texts such as "dim=128" or "max_rounds=50", instead of those chosen by size.
+        metric: of the scores, such as "macro_f1"; it also decides when training stops. Default:
+            ROC-AUC for two classes or several labels, macro F1 if more than half of the training
+            nodes are of one class, else accuracy; R² for regression.
+        class_weights: "balanced" weighs the loss so that every class counts alike.
         workers: processes to train in.
         folder: where the graph, the records and the best model are saved; runs that it has are not
             repeated. Default: nowhere.
@@ -96,19 +114,22 @@ def compare(
     with ExitStack() as cleanup:
         at = folder or cleanup.enter_context(tempfile.TemporaryDirectory(prefix="dynagat-"))
         stored = data if data.folder else data.save(Path(at, "graph"), replace=True)
-        plan = make_plan(stored, mechanisms=mechanisms, seeds=seeds, settings=settings)
+        texts = [*settings, *as_settings(metric, class_weights)]
+        plan = make_plan(stored, mechanisms=mechanisms, seeds=seeds, settings=texts)
         for reason in plan.reasons:
             tell(reason)
-        jobs, metric = plan.jobs(), METRICS[data.task["kind"]]
+        jobs, prediction = plan.jobs(), plan.prediction()
         with Store(Path(at, "records.sqlite")) as store:
             (run or _run_silently)(jobs, store, workers)
             records = [store.get(job.key) for job in jobs]
-            results = results_of([each for each in records if each is not None], metric)
+            results = results_of([each for each in records if each is not None], prediction.metric)
             best = _best(results, store, stored)
+        others = baselines(prediction, plan.seeds)
         if folder:
             best.save(Path(at, "model"), replace=True)
-    sentences = tuple(answer(results))
-    return Comparison(data.name, dict(data.task), metric, plan, tuple(results), sentences, best)
+    sentences = tuple(answer(results, others))
+    return Comparison(data.name, dict(data.task), prediction.metric, plan, tuple(results),
+                      tuple(others), sentences, best)  # fmt: skip
 
 
 def _run_silently(jobs: list[Job], store: Store, workers: int) -> None:

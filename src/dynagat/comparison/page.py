@@ -7,9 +7,15 @@ from pathlib import Path
 
 from dynagat.comparison.comparison import Comparison
 from dynagat.comparison.figures import curves_figure, scores_figure
-from dynagat.comparison.results import difference_table, score_table
+from dynagat.comparison.results import (
+    baseline_table,
+    difference_table,
+    metric_table,
+    score_table,
+)
 from dynagat.experiment.settings import flat
 from dynagat.files import write_text
+from dynagat.prediction.nodes import METRICS
 from dynagat.report import wording
 from dynagat.report.page import render_part, template
 from dynagat.report.parts import Facts, Figure, Part
@@ -52,12 +58,14 @@ def _scores(comparison: Comparison) -> list[Part]:
     results = comparison.results
     parts: list[Part | None] = [
         score_table(results),
+        baseline_table(comparison.baselines),
         Figure(
             "scores",
             scores_figure(results),
             "Every run on the test nodes. A line joins the runs of one seed; a bar is a mean.",
         ),
         difference_table(results),
+        metric_table(results, METRICS[comparison.task["kind"]]),
         Figure(
             "curves",
             curves_figure(results),

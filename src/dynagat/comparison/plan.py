@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -12,21 +12,30 @@ import numpy as np
 from dynagat.benchmarks.own_graph import OWN_GRAPH, NodeNetwork
 from dynagat.data.arrays import fingerprint
 from dynagat.data.store import GraphData
-from dynagat.experiment import Benchmark, Job, grid
+from dynagat.experiment import Benchmark, Job
 from dynagat.experiment.benchmark import Settings
 from dynagat.experiment.settings import parse_settings, with_values
-from dynagat.prediction.nodes import NodeTask
+from dynagat.metrics import ACCURACY, MACRO_F1, ROC_AUC, Metric, find_metric
+from dynagat.prediction.nodes import METRICS, NodePrediction, NodeTask
 from dynagat.report.wording import count, size
 
 MANY_LABELS = 20_000  # training nodes, from which a wider network is used
 SMALL, MEDIUM = 2_000_000, 20_000_000  # edges
 FEW = 1_000  # training nodes, below which (if they are less than a tenth) the network is simpler
+UNBALANCED = 0.5  # share of the largest of several classes, from which accuracy misleads
 FEW_LABELS = {
-    "network.skip": False,
+    "network.layers": 2,
+    "network.projection": False,
+    "network.residual": False,
+    "network.feed_forward": 0,
+    "network.activation": "relu",
+    "network.own_path": False,
     "network.norm": False,
     "network.dropout": 0.6,
     "network.feature_dropout": 0.6,
     "network.attention_dropout": 0.5,
+    "schedule.lr": 0.01,
+    "schedule.weight_decay": 5e-4,
 }
 WHOLE_SHARE = 0.4  # of the memory, which a step on the whole graph may take
 NUM_SAMPLED = 10  # neighbours in each layer
@@ -52,6 +61,11 @@ class Plan:
             for count in self._heads(name)
         ]
 
+    def prediction(self) -> NodePrediction:
+        """The graph under the settings, as the runs see it."""
+        benchmark = self.benchmark
+        return cast(NodeTask, benchmark.task).prepare(benchmark.data.load(0), benchmark.schedule)
+
     def _heads(self, mechanism: str) -> tuple[int, ...]:
         own = self.benchmark.mechanisms[mechanism]
         return own if own == (1,) else (self.benchmark.network.heads,)
@@ -68,10 +82,11 @@ def make_plan(
     check_choices(mechanisms, seeds, settings)
     if data.folder is None:
         raise ValueError(f"graph {data.name} must be stored before it is compared on: save it")
-    (first,) = grid(OWN_GRAPH.settings, list(settings))
-    values = _choose(data, _layers(first))
+    given = {path: value for path, [value] in parse_settings(OWN_GRAPH.settings, list(settings))}
+    values = _choose(data, given)
     values |= {"data.graph": str(data.folder.resolve()), "data.content": fingerprint(data.folder)}
-    values |= {path: value for path, [value] in parse_settings(first, list(settings))}
+    values |= given
+    values |= _metric(data, str(values.get("task.metric", "")))
     chosen = with_values(OWN_GRAPH.settings, values)  # all at once: some depend on others
     default = range(5) if data.num_edges <= SMALL else range(3)
     return Plan(
@@ -97,29 +112,58 @@ def check_choices(
             raise ValueError(f"a comparison uses the graph it is given, but is set to {text!r}")
         if len(parse_settings(OWN_GRAPH.settings, [text])[0][1]) != 1:
             raise ValueError(f"a comparison has one value for each setting, but not {text!r}")
-    grid(OWN_GRAPH.settings, list(settings))  # refuses values that do not fit each other
 
 
-def _layers(settings: Settings) -> int:
-    return cast(NodeNetwork, settings.network).layers
+def as_settings(metric: str | None, class_weights: str | None) -> list[str]:
+    """The options as texts "name=value"."""
+    given = {"task.metric": metric, "task.class_weights": class_weights}
+    return [f"{path}={value}" for path, value in given.items() if value is not None]
 
 
-def _choose(data: GraphData, layers: int) -> dict[str, Any]:
-    """Settings by dotted name."""
+def _metric(data: GraphData, name: str) -> dict[str, Any]:
+    """The metric of a name, or else the one that suits the target."""
+    kind = data.task["kind"]
+    metric = find_metric(name, METRICS[kind]) if name else _suitable(data)[0]
+    return {
+        "task.metric": metric.name,
+        "schedule.stop_at": 1.0 if metric.higher_is_better else 0.0,
+    }
+
+
+def _suitable(data: GraphData) -> tuple[Metric, str]:
+    """The metric for a target, and why."""
+    kind = data.task["kind"]
+    if kind != "classification":
+        return METRICS[kind][0], "for numbers" if kind == "regression" else "for several labels"
+    if len(data.task["classes"]) == 2:
+        return ROC_AUC, "because there are two classes"
+    counts = np.bincount(np.asarray(data.y)[np.asarray(data.split["train"])])
+    if counts.max() > UNBALANCED * counts.sum():
+        share = f"{counts.max() / counts.sum():.0%}"
+        return MACRO_F1, f"because {share} of the training nodes are of one class"
+    return ACCURACY, "because no class holds more than half of the training nodes"
+
+
+def _choose(data: GraphData, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings by dotted name, for those that are given."""
     labelled, edges = len(data.split["train"]), data.num_edges
-    dim = 128 if labelled >= MANY_LABELS and edges <= SMALL else 64
-    if step_bytes(data, dim) <= WHOLE_SHARE * memory() and edges <= MEDIUM:
-        rounds, neighbours = 100 if edges <= SMALL else 30, ()
-    else:
-        rounds, neighbours = 20, (NUM_SAMPLED,) * layers
     few = FEW_LABELS if labelled < min(FEW, data.num_nodes // 10) else {}
+    dim = given.get("network.dim", 128 if labelled >= MANY_LABELS and edges <= SMALL else 64)
+    depth = few.get("network.layers", 5 if edges <= SMALL else 3)
+    layers = given.get("network.layers", depth)
+    if step_bytes(data, dim, layers) <= WHOLE_SHARE * memory() and edges <= MEDIUM:
+        rounds, neighbours = 150 if edges <= SMALL else 30, ()
+    else:
+        rounds, layers = 20, given.get("network.layers", 2)
+        neighbours = (NUM_SAMPLED,) * layers
     return few | {
         "network.dim": dim,
+        "network.layers": layers,
         "task.neighbours": neighbours,
         "schedule.round_passes": 1 if neighbours else 2,
         "schedule.max_rounds": rounds,
-        "schedule.patience": rounds // 5,
-        "schedule.lr_patience": rounds // 12,
+        "schedule.patience": max(rounds // 5, 4) if rounds < 100 else 20,
+        "schedule.lr_patience": max(rounds // 12, 1) if rounds < 100 else 8,
     }
 
 
@@ -128,25 +172,30 @@ def _reasons(data: GraphData, settings: Settings) -> Iterator[str]:
     network, task = cast(NodeNetwork, settings.network), cast(NodeTask, settings.task)
     labelled = f"{len(data.split['train']):,} training nodes and {data.num_edges:,} edges"
     yield f"{count(network.layers, 'layer')} of {network.dim} channels, for {labelled}."
-    if not network.skip:
-        yield "Without skip connections and norms, and with high dropout, because labels are few."
+    if not network.residual:
+        yield "Without residual connections, with high dropout, because labels are few."
     if not _num_features(data):
         yield "Nodes have no features: a one-hot encoding of the degree is used."
-    need = f"about {size(step_bytes(data, network.dim))}"
+    need = f"about {size(step_bytes(data, network.dim, network.layers))}"
     available = f"of {memory() / 1e9:.0f} GB of memory"
     if task.neighbours:
         many = ", ".join(map(str, task.neighbours))
         yield f"Trained on {many} sampled neighbours: all would take {need} {available}."
     else:
         yield f"Trained on the whole graph at once: a step takes {need} {available}."
+    metric = task.metric_of(data.task["kind"])
+    suitable, reason = _suitable(data)
+    yield f"Scored by {metric.title}{f', {reason}' if metric == suitable else ''}."
+    if task.class_weights == "balanced":
+        yield "Every class counts alike in the loss."
     schedule = settings.schedule
     epochs = schedule.max_rounds * schedule.round_passes
     yield f"At most {count(epochs, 'epoch')}; early stopping on the validation score."
 
 
-def step_bytes(data: GraphData, dim: int) -> int:
+def step_bytes(data: GraphData, dim: int, layers: int) -> int:
     """Estimated memory of a training step on the whole graph."""
-    per_node = 4 * (_num_features(data) + FLOATS_PER_NODE * 2 * dim)
+    per_node = 4 * (_num_features(data) + FLOATS_PER_NODE * layers * dim)
     return data.num_nodes * per_node + data.num_edges * BYTES_PER_EDGE
 
 

@@ -6,17 +6,20 @@ import math
 import statistics
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
+from dynagat.comparison.baselines import Baseline
 from dynagat.experiment import Record
-from dynagat.metrics import Metric
+from dynagat.metrics import ACCURACY, BALANCED_ACCURACY, MACRO_F1, Metric
 from dynagat.report import wording
 from dynagat.report.parts import Line, Table
-from dynagat.significance import Sample, holm, paired
+from dynagat.significance import Sample, detectable, holm, paired
 
 SIGNIFICANT = 0.05
 ROUNDING = 1e-9  # of a score
+CONSTANT = 1e-3  # standard deviation of the outputs, below which a network predicts one value
+BY_CLASS = (ACCURACY, BALANCED_ACCURACY, MACRO_F1)  # see only the class that is predicted
 COLUMNS = ("mechanism", "train", "valid", "test", "seeds", "seconds", "peak memory", "heads are")
 
 
@@ -31,10 +34,27 @@ class MechanismResult:
     verdicts: Mapping[str, int]  # on the heads of all runs; empty without attention
 
     def values(self, part: str) -> dict[int, float]:
-        """The metric by seed, without diverged runs."""
-        name = self.metric.on(part).name
-        values = {run.seed: run.metrics[name] for run in self.runs}
+        """The metric by seed, without runs that diverged or predict the same for every node."""
+        return self._of(self.metric.on(part).name)
+
+    def _of(self, name: str) -> dict[int, float]:
+        values = {run.seed: run.metrics[name] for run in self.runs if not self.is_constant(run)}
         return {seed: value for seed, value in values.items() if math.isfinite(value)}
+
+    def on_test(self, metric: Metric) -> Sample | None:
+        """Another metric on the test nodes."""
+        values = self._of(metric.on("test").name)
+        return Sample.of(values.values()) if values else None
+
+    def is_constant(self, run: Record) -> bool:
+        """Whether a run predicts the same for every test node, so that it is no result.
+
+        A network that always predicts one class may still rank the nodes by its probability. Then
+        it is a result for the metrics of ranks and probabilities.
+        """
+        if run.metrics.get("test_output_std", math.inf) < CONSTANT:
+            return True
+        return self.metric in BY_CLASS and predicts_one_class(run)
 
     def sample(self, part: str) -> Sample | None:
         values = self.values(part)
@@ -55,6 +75,10 @@ class MechanismResult:
         return max(self.runs, key=lambda r: metric.gain(valid.get(r.seed, metric.worst), 0.0))
 
 
+def predicts_one_class(run: Record) -> bool:
+    return run.metrics.get("test_predicted_classes") == 1
+
+
 @dataclass(frozen=True)
 class Difference:
     """Test mean of `better` minus that of `other`, and p of the paired test."""
@@ -64,6 +88,7 @@ class Difference:
     mean: float
     p: float  # two-sided, corrected if it is one of several tests; nan if there are too few seeds
     seeds: int
+    detectable: float  # a difference that would have been found with a probability of 80 %
 
     @property
     def is_significant(self) -> bool:
@@ -83,19 +108,18 @@ def differences(best: MechanismResult, others: Sequence[MechanismResult]) -> lis
     """Of the best from each other mechanism, with p-values corrected by Holm's method."""
     raw = [difference(best, other) for other in others]
     adjusted = holm([each.p for each in raw])
-    return [
-        Difference(each.better, each.other, each.mean, p, each.seeds)
-        for each, p in zip(raw, adjusted, strict=True)
-    ]
+    return [replace(each, p=p) for each, p in zip(raw, adjusted, strict=True)]
 
 
-def difference(ours: MechanismResult, other: MechanismResult) -> Difference:
+def difference(ours: MechanismResult, other: MechanismResult | Baseline) -> Difference:
     """On the test nodes, seed by seed."""
     a, b = ours.values("test"), other.values("test")
     seeds = sorted(a.keys() & b.keys())
-    mean = statistics.mean(a[s] - b[s] for s in seeds) if seeds else math.nan
+    gains = [a[seed] - b[seed] for seed in seeds]
+    mean = statistics.mean(gains) if seeds else math.nan
     p = _p([a[seed] for seed in seeds], [b[seed] for seed in seeds])
-    return Difference(ours.mechanism, other.mechanism, mean, p, len(seeds))
+    least = detectable(Sample.of(gains).std if len(gains) > 1 else math.nan, len(gains))
+    return Difference(ours.mechanism, other.mechanism, mean, p, len(seeds), least)
 
 
 def _p(ours: Sequence[float], others: Sequence[float]) -> float:
@@ -149,11 +173,45 @@ def _cells(result: MechanismResult) -> list[str]:
     ]
 
 
-def _score(result: MechanismResult, part: str) -> str:
-    sample = result.sample(part)
+def _score(result: MechanismResult | Baseline, part: str) -> str:
+    return _text(result.sample(part), result.metric)
+
+
+def baseline_table(baselines: Sequence[Baseline]) -> Table:
+    """What needs no graph network."""
+    lines = [
+        [
+            wording.first_upper(each.mechanism),
+            each.uses,
+            *(_score(each, part) for part in ("train", "valid", "test")),
+        ]
+        for each in baselines
+    ]
+    columns = ("baseline", "uses", "train", "valid", "test")
+    legend = (
+        "The same split and metric, without a graph network. The MLP is trained with each seed."
+        " Label propagation spreads the training labels along the edges."
+    )
+    return Table.of("Scores without a graph network", columns, lines, text_columns=2, legend=legend)
+
+
+def metric_table(results: Sequence[MechanismResult], metrics: Sequence[Metric]) -> Table:
+    """All metrics on the test nodes."""
+    lines = []
+    for result in results:
+        samples = [result.on_test(metric) for metric in metrics]
+        cells = [_text(sample, metric) for sample, metric in zip(samples, metrics, strict=True)]
+        lines.append([wording.name_of(result.mechanism), *cells])
+    columns = ["mechanism"]
+    columns += [f"{each.title}{', %' if each.is_fraction else ''}" for each in metrics]
+    legend = f"Training and the choice of the model followed the {results[0].metric.title}."
+    return Table.of("Other scores on the test nodes", columns, lines, legend=legend, folded=True)
+
+
+def _text(sample: Sample | None, metric: Metric) -> str:
     if sample is None:
         return wording.NOTHING
-    return wording.mean_and_std(sample.mean, sample.std, result.metric)
+    return wording.mean_and_std(sample.mean, sample.std, metric)
 
 
 def difference_table(results: Sequence[MechanismResult]) -> Table | None:
@@ -166,12 +224,17 @@ def difference_table(results: Sequence[MechanismResult]) -> Table | None:
             f"{wording.name_of(each.better)} − {wording.name_of(each.other)}",
             wording.signed(each.mean, results[0].metric),
             wording.p_value(each.p),
+            wording.number(each.detectable, results[0].metric),
             str(each.seeds),
         ]
         for each in differences(results[0], others)
     ]
     if not lines:
         return None
-    columns = ("difference on the test nodes", "mean", "p", "seeds")
-    legend = "Two-sided paired t-test by seed, corrected for the number of rows by Holm's method."
+    columns = ("difference on the test nodes", "mean", "p", "detectable", "seeds")
+    legend = (
+        "Two-sided paired t-test by seed, corrected for the number of rows by Holm's method."
+        " Detectable: a true difference of this size would be found with a probability of 80 %"
+        " (before the correction)."
+    )
     return Table.of("Is the difference more than chance?", columns, lines, legend=legend)

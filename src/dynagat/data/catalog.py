@@ -17,6 +17,7 @@ import numpy as np
 
 from dynagat.data.arrays import FolderError
 from dynagat.data.download import Progress, Remote, check_zip, download, unzip
+from dynagat.data.minesweeper import minesweeper
 from dynagat.data.npz import read_npz
 from dynagat.data.ogb import SETS, check_counts, read_ogb
 from dynagat.data.planetoid import PARTS, read_planetoid
@@ -39,12 +40,14 @@ class Entry:
     split: tuple[int, int, int]
     source: str
     folder: str  # name of the folder of its files
-    signs: tuple[str, ...]  # a folder with one of these files holds the dataset
+    signs: tuple[str, ...]  # a folder with one of these files holds it; (): it is computed
     read: Read
     remotes: tuple[Remote, ...] = ()
 
     def raw(self) -> Path | None:
         """The folder of its files, or None if they are missing."""
+        if not self.signs:
+            return raw_folders(self.folder)[-1]
         for folder in raw_folders(self.folder):
             if any((folder / sign).is_file() for sign in self.signs):
                 return folder
@@ -105,6 +108,8 @@ def get(name: str, *, replace: bool = False, tell: Progress | None = None) -> Gr
 
 def _fetch(entry: Entry, folder: Path, progress: Progress | None) -> None:
     remotes = [_current(entry, each) for each in entry.remotes]
+    if not remotes:  # it is computed
+        return
     if not remotes[0].url.endswith(".zip"):
         for remote in remotes:
             download(remote, folder, progress)
@@ -263,6 +268,21 @@ def _ogb(
     )
 
 
+MINESWEEPER = Entry(
+    name="minesweeper",
+    what="cells of a grid, 80 to 20 mines",
+    nodes=10_000,
+    edges=78_804,
+    features=10,
+    classes=2,
+    split=(5_000, 2_500, 2_500),
+    source="computed",
+    folder="minesweeper",
+    signs=(),
+    read=lambda entry, folder, replace_: minesweeper().save(replace=replace_),
+)
+
+
 # Published sizes, cited in docs/reproduction.md; both directions where both are stored.
 CATALOG = {
     entry.name: entry
@@ -286,5 +306,6 @@ CATALOG = {
              (30_387_995, 86_596, 86_596)),
         _ogb("ogbl-ddi", "drugs that interact", 4_267, 2_135_822, 0, 0,
              (1_067_911, 133_489, 133_489)),
+        MINESWEEPER,
     ]
 }  # fmt: skip

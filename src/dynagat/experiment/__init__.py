@@ -9,6 +9,7 @@ from dynagat.experiment.benchmark import (
     run,
     validate,
 )
+from dynagat.experiment.checkpoint import Checkpoints
 from dynagat.experiment.execution import Job, execute
 from dynagat.experiment.jobs import Request, jobs_of, run_lacking
 from dynagat.experiment.record import Record, key_of
@@ -20,6 +21,7 @@ from dynagat.experiment.tuning import Tuning
 
 __all__ = [
     "Benchmark",
+    "Checkpoints",
     "Job",
     "Published",
     "Record",

@@ -6,6 +6,7 @@ import io
 import math
 import time
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime, timezone
 from typing import Any, Literal, Protocol
@@ -16,6 +17,7 @@ from torch import nn
 from dynagat.analysis.attentive import analyse
 from dynagat.analysis.glance import glance
 from dynagat.experiment import environment, settings
+from dynagat.experiment.checkpoint import Checkpoint
 from dynagat.experiment.record import Record, key_of
 from dynagat.metrics import Metric
 from dynagat.prediction.prediction import MicroscopeInput, Prediction
@@ -178,21 +180,29 @@ class Benchmark:
         return settings.as_stored(self.settings) | {"revision": self.revision}
 
 
-def run(benchmark: Benchmark, mechanism: str, seed: int, watch: Watch = lambda _: None) -> Record:
+def run(
+    benchmark: Benchmark,
+    mechanism: str,
+    seed: int,
+    watch: Watch = lambda _: None,
+    checkpoint: Checkpoint | None = None,
+) -> Record:
     """Load the data, build and train the network, measure it, and put it under the microscope.
 
-    Uses random generators of its own, so a run does not depend on what ran before.
+    Uses random generators of its own, so a run does not depend on what ran before. With a
+    checkpoint, a run that was interrupted continues to the same result.
     """
     torch.optim.Adam([torch.zeros(1)])  # the first one of a process imports modules for seconds
     started = time.perf_counter()
     created = datetime.now(timezone.utc).isoformat(timespec="seconds")
-    with torch.random.fork_rng(devices=[]):
+    with torch.random.fork_rng(devices=[]), checkpoint or nullcontext():
         with environment.peak_memory() as peak:
-            network, prediction, outcome = _train(benchmark, mechanism, seed, watch)
+            network, prediction, outcome = _train(benchmark, mechanism, seed, watch, checkpoint)
             network.load_state_dict(outcome.best_state)
             metrics = prediction.metrics(network, outcome)
             exhibits = prediction.exhibits(network)
-        seconds = round(time.perf_counter() - started, 3)
+        before = 0.0 if checkpoint is None else checkpoint.seconds_before
+        seconds = round(before + time.perf_counter() - started, 3)
         if benchmark.microscope != "none":
             measure = analyse if benchmark.microscope == "whole" else glance
             given = prediction.microscope_input()
@@ -221,15 +231,19 @@ def run(benchmark: Benchmark, mechanism: str, seed: int, watch: Watch = lambda _
 
 
 def validate(
-    benchmark: Benchmark, mechanism: str, seed: int, watch: Watch = lambda _: None
+    benchmark: Benchmark,
+    mechanism: str,
+    seed: int,
+    watch: Watch = lambda _: None,
+    checkpoint: Checkpoint | None = None,
 ) -> Outcome:
     """Train as `run` does, but never touch the test data."""
-    with torch.random.fork_rng(devices=[]):
-        return _train(benchmark, mechanism, seed, watch)[2]
+    with torch.random.fork_rng(devices=[]), checkpoint or nullcontext():
+        return _train(benchmark, mechanism, seed, watch, checkpoint)[2]
 
 
 def _train(
-    benchmark: Benchmark, mechanism: str, seed: int, watch: Watch
+    benchmark: Benchmark, mechanism: str, seed: int, watch: Watch, checkpoint: Checkpoint | None
 ) -> tuple[nn.Module, Prediction, Outcome]:
     network, prediction = _build(benchmark, mechanism, seed)
     generator = torch.Generator().manual_seed(seed)
@@ -239,7 +253,7 @@ def _train(
             f"stop_at of {benchmark.name} must be set, such as 0: {prediction.metric.title} is an "
             f"error, and training would stop at {Schedule.stop_at}"
         )
-    return network, prediction, fit(network, prediction, schedule, generator, watch)
+    return network, prediction, fit(network, prediction, schedule, generator, watch, checkpoint)
 
 
 def _build(benchmark: Benchmark, mechanism: str, seed: int) -> tuple[nn.Module, Prediction]:

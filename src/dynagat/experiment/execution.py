@@ -14,13 +14,16 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
+from functools import partial
 from types import TracebackType
 from typing import Any
 
 import torch
 
 from dynagat.experiment.benchmark import Benchmark, run
+from dynagat.experiment.checkpoint import Checkpoint, Checkpoints
 from dynagat.experiment.record import Record
 from dynagat.training import Round
 
@@ -37,57 +40,78 @@ class Job:
     def key(self) -> str:
         return self.benchmark.key(self.mechanism, self.seed)
 
-    def run(self, watch: Callable[[Round], None]) -> Record:
-        return run(self.benchmark, self.mechanism, self.seed, watch)
+    def run(self, watch: Callable[[Round], None], checkpoint: Checkpoint | None = None) -> Record:
+        return run(self.benchmark, self.mechanism, self.seed, watch, checkpoint)
 
 
 Watch = Callable[[Job, Round], None]
+Tell = Callable[[Job, str, float], None]  # see checkpoint.Tell
 
 
 def execute(
-    jobs: list[Job], workers: int = 1, watch: Watch = lambda job, round: None
+    jobs: list[Job],
+    workers: int = 1,
+    watch: Watch = lambda job, round: None,
+    checkpoints: Checkpoints | None = None,
+    tell: Tell = lambda job, text, seconds: None,
 ) -> Iterator[Record]:
-    """Yield the records of jobs as they finish; `watch` is called with each round before."""
+    """Yield the records of jobs as they finish.
+
+    `watch` is called with each round before, `tell` with a sentence about the checkpoint of a run
+    that does not start from the beginning or that has none.
+    """
     if workers < 1:
         raise ValueError(f"workers must be at least 1, but is {workers}")
     if workers == 1:
-        yield from _in_this_process(jobs, watch)
+        yield from _in_this_process(jobs, watch, checkpoints, tell)
     else:
-        yield from _in_processes(jobs, workers, watch)
+        yield from _in_processes(jobs, workers, watch, checkpoints, tell)
 
 
-def _in_this_process(jobs: list[Job], watch: Watch) -> Iterator[Record]:
+def _in_this_process(
+    jobs: list[Job], watch: Watch, checkpoints: Checkpoints | None, tell: Tell
+) -> Iterator[Record]:
     for job in jobs:
-        yield job.run(lambda seen, job=job: watch(job, seen))
+        checkpoint = checkpoints and checkpoints.of(job.key, partial(tell, job))
+        yield job.run(partial(watch, job), checkpoint)
 
 
-def _in_processes(jobs: list[Job], workers: int, watch: Watch) -> Iterator[Record]:
+def _in_processes(
+    jobs: list[Job], workers: int, watch: Watch, checkpoints: Checkpoints | None, tell: Tell
+) -> Iterator[Record]:
     received: Counter[int] = Counter()
     indices: dict[Future[Record], int] = {}
 
     with Crew(workers) as crew:
 
         def pass_on(seconds: float) -> bool:
-            """Pass on a round from a worker, if one arrives within so many seconds."""
+            """Pass on a message from a worker, if one arrives within so many seconds."""
             message = crew.receive(seconds)
             if message is None:
                 return False
-            index, round_ = message
-            received[index] += 1
-            watch(jobs[index], round_)
+            index, *content = message
+            if isinstance(content[0], Round):
+                received[index] += 1
+                watch(jobs[index], *content)
+            else:
+                tell(jobs[index], *content)
             return True
 
         for index, job in enumerate(jobs):
-            indices[crew.submit(_run_in_worker, index, job)] = index
+            indices[crew.submit(_run_in_worker, index, job, checkpoints)] = index
         while indices:
             finished = crew.finished(0.1)
             while pass_on(0):
                 pass
             for future in sorted(finished, key=lambda each: each.exception() is not None):
-                record, index = future.result(), indices.pop(future)
+                record, index = crew.result(future), indices.pop(future)
                 while received[index] < len(record.history) and pass_on(1):
                     pass
                 yield record
+
+
+class WorkerError(Exception):
+    """A worker process ended before its work; the message says so."""
 
 
 class Crew:
@@ -113,7 +137,7 @@ class Crew:
     ) -> None:
         processes = list((getattr(self._pool, "_processes", None) or {}).values())
         self._pool.shutdown(wait=False, cancel_futures=True)
-        for process in processes:  # those still busy have nothing to save
+        for process in processes:  # those still busy have only checkpoints to save
             process.terminate()
 
     def submit(self, work: Callable[..., Any], *arguments: Any) -> Future[Any]:
@@ -137,6 +161,17 @@ class Crew:
         while not self._finished.empty():
             futures.append(self._finished.get())
         return futures
+
+    @staticmethod
+    def result(future: Future[Any]) -> Any:
+        """What the work returned; WorkerError if the worker is gone."""
+        try:
+            return future.result()
+        except BrokenProcessPool:
+            raise WorkerError(
+                "a worker process was killed, perhaps because memory ran out; "
+                "finished work is stored, and the same command continues"
+            ) from None
 
 
 _messages: Any = None  # in a worker: the queue to the parent
@@ -162,5 +197,8 @@ def _exit_with(parent: int) -> None:
     os._exit(1)
 
 
-def _run_in_worker(index: int, job: Job) -> Record:
-    return job.run(lambda round_: send((index, round_)))
+def _run_in_worker(index: int, job: Job, checkpoints: Checkpoints | None) -> Record:
+    def report(*content: Any) -> None:
+        send((index, *content))
+
+    return job.run(report, checkpoints and checkpoints.of(job.key, report))

@@ -13,7 +13,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from dynagat.experiment.benchmark import Benchmark
-from dynagat.experiment.execution import Job, Watch, execute
+from dynagat.experiment.checkpoint import Checkpoints
+from dynagat.experiment.execution import Job, Tell, Watch, execute
 from dynagat.experiment.record import Record
 from dynagat.experiment.settings import as_published, as_text, grid, parse_settings, resolve
 from dynagat.experiment.store import Store
@@ -99,9 +100,20 @@ def lacking(jobs: list[Job], store: Store) -> list[Job]:
 
 
 def run_lacking(
-    jobs: list[Job], store: Store, workers: int = 1, watch: Watch = lambda job, round: None
+    jobs: list[Job],
+    store: Store,
+    workers: int = 1,
+    watch: Watch = lambda job, round: None,
+    tell: Tell = lambda job, text, seconds: None,
 ) -> Iterator[Record]:
-    """Run the jobs whose records the store does not have; each record is stored, then yielded."""
-    for record in execute(lacking(jobs, store), workers, watch):
+    """Run the jobs whose records the store does not have; each record is stored, then yielded.
+
+    Long runs keep checkpoints in a folder next to the store until they are stored. `watch` is
+    called with each round, `tell` with a sentence about a run that continues from a checkpoint.
+    """
+    checkpoints = Checkpoints.beside(store.path)
+    checkpoints.remove(store.keys())  # of processes that were killed after they stored a record
+    for record in execute(lacking(jobs, store), workers, watch, checkpoints, tell):
         store.add(record)
+        checkpoints.remove([record.key])
         yield record

@@ -54,6 +54,11 @@ class Progress:
             self._print(f"{self._line(job, here).strip()}; {self._all()}")
         self._draw()
 
+    def tell(self, job: Job, text: str, seconds: float) -> None:
+        """A sentence about a run that took so many seconds before."""
+        self.start_times[job.key] = time.perf_counter() - seconds
+        self._print(f"{self._title(job)}: {text}")
+
     def finish(self, record: Record) -> None:
         self.latest.pop(record.key, None)
         self.finished.append(record)
@@ -76,13 +81,15 @@ class Progress:
         limit = job.benchmark.schedule.max_rounds
         spent = time.perf_counter() - self.start_times[job.key]
         left = spent / here.round * (limit - here.round)
-        values = values_of(job.benchmark.settings)
-        name = self._name(job.mechanism, job.benchmark.network.heads, job.seed, values)
         return (
-            f"  {name}: "
+            f"  {self._title(job)}: "
             f"round {here.round}/{limit} loss {here.loss:.4f} valid {here.valid:.4f} "
             f"(at most {clock(left)} left)"
         )
+
+    def _title(self, job: Job) -> str:
+        values = values_of(job.benchmark.settings)
+        return self._name(job.mechanism, job.benchmark.network.heads, job.seed, values)
 
     def _name(self, mechanism: str, heads: int, seed: int, values: Mapping[str, Any]) -> str:
         shown = [path for path in self.varied if path in values]  # records leave out some

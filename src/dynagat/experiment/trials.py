@@ -11,10 +11,12 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 
 from dynagat.experiment.benchmark import Benchmark, validate
+from dynagat.experiment.checkpoint import Checkpoint, Checkpoints
 from dynagat.experiment.execution import Crew, send
 from dynagat.experiment.storage import connect
 from dynagat.experiment.study import MAX_REPORTS, Attempt, Study, Trial
@@ -22,6 +24,7 @@ from dynagat.experiment.tuning import Point, Tuning
 from dynagat.training import Round
 
 Watch = Callable[[str, int, int, Round], None]  # mechanism, trial, seed
+Tell = Callable[[str, int, int, str], None]  # the same, and a sentence about the checkpoint
 OnTrial = Callable[[Trial], None]
 
 
@@ -55,15 +58,20 @@ def tune(
     workers: int = 1,
     watch: Watch = lambda mechanism, number, seed, round_: None,
     on_trial: OnTrial = lambda trial: None,
+    tell: Tell = lambda mechanism, number, seed, text: None,
 ) -> list[Tuned]:
-    """Run trials until each study has its budget; `on_trial` is called with every ended trial."""
+    """Run trials until each study has its budget; `on_trial` is called with every ended trial.
+
+    Long runs of trials keep checkpoints in a folder next to the storage until the trial has ended.
+    `watch` is called with each round, `tell` when a run continues from a checkpoint.
+    """
     for name, number in (("trials", budget), ("workers", workers)):
         if number < 1:
             raise ValueError(f"{name} must be at least 1, but is {number}")
     if workers == 1:
-        _in_this_process(studies, budget, watch, on_trial)
+        _in_this_process(studies, budget, storage, watch, on_trial, tell)
     else:
-        _in_processes(studies, budget, storage, workers, watch, on_trial)
+        _in_processes(studies, budget, storage, workers, watch, on_trial, tell)
     return [Tuned(study.tuning, _counted(study, budget)) for study in studies]
 
 
@@ -91,12 +99,22 @@ def _is_begun(trial: Trial) -> bool:
     return trial.counts or trial.state == "running"
 
 
-def _in_this_process(studies: list[Study], budget: int, watch: Watch, on_trial: OnTrial) -> None:
+def _in_this_process(
+    studies: list[Study], budget: int, storage: Path, watch: Watch, on_trial: OnTrial, tell: Tell
+) -> None:
+    checkpoints = Checkpoints.beside(storage)
     while chosen := _next(studies, budget, on_trial):
         study, trial = chosen
-        result = attempt(study, trial.number, trial.settings, watch)
-        for ended in study.tell(trial.number, result):
+        result = attempt(study, trial.number, trial.settings, watch, checkpoints, tell)
+        for ended in _end(study, trial, result, checkpoints):
             on_trial(ended)
+
+
+def _end(study: Study, trial: Trial, result: Attempt, checkpoints: Checkpoints) -> list[Trial]:
+    ended, tuning = study.tell(trial.number, result), study.tuning
+    benchmark = tuning.at(trial.settings)
+    checkpoints.remove([benchmark.key(tuning.mechanism, seed) for seed in tuning.seeds])
+    return ended
 
 
 def _in_processes(
@@ -106,43 +124,55 @@ def _in_processes(
     workers: int,
     watch: Watch,
     on_trial: OnTrial,
+    tell: Tell,
 ) -> None:
+    checkpoints = Checkpoints.beside(storage)
     running: dict[Future[Attempt], tuple[Study, Trial]] = {}
     with Crew(workers) as crew:
         while True:
             while len(running) < workers and (chosen := _next(studies, budget, on_trial)):
                 study, trial = chosen
-                work = (study.tuning, storage, trial.number, trial.settings)
+                work = (study.tuning, storage, trial.number, trial.settings, checkpoints)
                 running[crew.submit(_attempt_in_worker, *work)] = chosen
             if not running:
                 return
             finished = crew.finished(0.1)
             while message := crew.receive(0):
-                watch(*message)
+                (watch if isinstance(message[-1], Round) else tell)(*message)
             for future in sorted(finished, key=lambda each: each.exception() is not None):
                 study, trial = running.pop(future)
-                for ended in study.tell(trial.number, future.result()):
+                for ended in _end(study, trial, crew.result(future), checkpoints):
                     on_trial(ended)
 
 
 _studies: dict[tuple[Path, str], Study] = {}  # in a worker: the studies it has opened
 
 
-def _attempt_in_worker(tuning: Tuning, storage: Path, number: int, point: Point) -> Attempt:
+def _attempt_in_worker(
+    tuning: Tuning, storage: Path, number: int, point: Point, checkpoints: Checkpoints
+) -> Attempt:
     place = (storage, tuning.key)
     if place not in _studies:
         _studies[place] = Study(tuning, connect(storage))
-    return attempt(_studies[place], number, point, lambda *message: send(message))
+
+    def report(*message: Any) -> None:
+        send(message)
+
+    return attempt(_studies[place], number, point, report, checkpoints, report)
 
 
-def attempt(study: Study, number: int, point: Point, watch: Watch) -> Attempt:
+def attempt(
+    study: Study, number: int, point: Point, watch: Watch, checkpoints: Checkpoints, tell: Tell
+) -> Attempt:
     """Run the seeds of a trial, one after the other, until the pruner ends it."""
     tuning, benchmark = study.tuning, study.tuning.at(point)
     torch.optim.Adam([torch.zeros(1)])  # see experiment.run
     started, values, rounds = time.perf_counter(), [], [0]
+    kept: list[Checkpoint] = []
 
     def attempted(pruned: bool) -> Attempt:
-        return Attempt(tuple(values), rounds[0], time.perf_counter() - started, pruned)
+        seconds = time.perf_counter() - started + sum(each.seconds_before for each in kept)
+        return Attempt(tuple(values), rounds[0], seconds, pruned)
 
     for seed in tuning.seeds:
         pruning = _Pruning(study, number, values)
@@ -152,8 +182,12 @@ def attempt(study: Study, number: int, point: Point, watch: Watch) -> Attempt:
             watch(tuning.mechanism, number, seed, here)
             pruning(here)
 
+        def on_checkpoint(text: str, seconds: float, seed: int = seed) -> None:
+            tell(tuning.mechanism, number, seed, text)
+
+        kept.append(checkpoints.of(benchmark.key(tuning.mechanism, seed), on_checkpoint))
         try:
-            outcome = validate(benchmark, tuning.mechanism, seed, on_round)
+            outcome = validate(benchmark, tuning.mechanism, seed, on_round, kept[-1])
         except _Pruned:
             return attempted(pruned=True)
         except ValueError as error:

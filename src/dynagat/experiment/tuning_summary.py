@@ -50,6 +50,9 @@ class TuningProgress:
             self.say(f"{mechanism} trial {number} seed {seed}: {text}; {self._all()}")
             self.last_line = time.perf_counter()
 
+    def tell(self, mechanism: str, number: int, seed: int, text: str) -> None:
+        self.say(f"{mechanism} trial {number} seed {seed}: {text}")
+
     def on_trial(self, trial: Trial) -> None:
         self._count(trial)
         name = trial.mechanism

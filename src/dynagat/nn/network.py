@@ -48,12 +48,13 @@ class Neighbourhood:
 
 @final
 class Layer(nn.Module):
-    """out_i = after(skip(x_i) + g inner(conv(before(x))_i)),  g = `gain` in training, else 1
+    """out_i = after(skip(x_i) + g inner(conv(z)_i + own(z_i))),  z = before(x)
 
     Args:
         conv: a graph layer that takes (x, graph).
+        own: of the node's own features; None leaves the term out.
         skip: None leaves the term out.
-        gain: factor of the new features.
+        gain: g in training; g = 1 in evaluation.
     """
 
     def __init__(
@@ -61,23 +62,27 @@ class Layer(nn.Module):
         conv: nn.Module,
         *,
         before: nn.Module | None = None,
+        own: nn.Module | None = None,
         inner: nn.Module | None = None,
         skip: nn.Module | None = None,
         after: nn.Module | None = None,
         gain: float = 1.0,
     ) -> None:
         super().__init__()
-        self.conv, self.skip, self.gain = conv, skip, gain
+        self.conv, self.own, self.skip, self.gain = conv, own, skip, gain
         self.before, self.inner = before or nn.Identity(), inner or nn.Identity()
         self.after = after or nn.Identity()
 
     def forward(self, x: Tensor, edges: Graph | Neighbourhood) -> Tensor:
         """[num_keys, in] -> [num_queries, out]"""
         near = Neighbourhood.of(edges)
-        out = self.inner(self._convolve(self.before(x), near))
+        z, queries = self.before(x), near.graph.num_queries
+        out = self._convolve(z, near)
+        if self.own is not None:
+            out = out + self.own(z[:queries])
+        out = self.inner(out)
         if self.skip is not None:
-            own = self.skip(x[: near.graph.num_queries])
-            out = own + (self.gain if self.training else 1.0) * out
+            out = self.skip(x[:queries]) + (self.gain if self.training else 1.0) * out
         return self.after(out)
 
     def _convolve(self, x: Tensor, near: Neighbourhood) -> Tensor:

@@ -66,25 +66,29 @@ class LinkPrediction(Prediction):
             yield _labelled(links[some], negatives)
 
     def loss(self, network: nn.Module, batch: tuple[Tensor, Tensor]) -> tuple[Tensor, float]:
-        """Mean over links plus mean over negatives of the log loss."""
         pairs, target = batch
         score = network(self.problem.x, self.problem.graph, pairs)
-        losses = F.binary_cross_entropy_with_logits(score, target, reduction="none")
-        loss = losses[target == 1].mean() + losses[target == 0].mean()
-        return loss, self.metric.function(score.detach(), target)
+        return _mean_loss(score, target), self.metric.function(score.detach(), target)
 
     @torch.no_grad()
-    def score(self, network: Any, part: str) -> float:
+    def evaluate(self, network: Any, part: str) -> tuple[float, float]:
         """Encodes the nodes once, then scores pairs in bounded memory."""
         network.eval()
         pairs, target = _labelled(self.problem.links[part], self.problem.non_links[part])
         x = network.encode(self.problem.x, self.problem.graph)
         scores = [network.readout(x, some) for some in pairs.split(SCORED_PAIRS)]
-        return self.metric.function(torch.cat(scores), target)
+        score = torch.cat(scores)
+        return self.metric.function(score, target), float(_mean_loss(score, target))
 
     def microscope_input(self) -> MicroscopeInput:
         pairs = self.problem.links["test"][:MICROSCOPE_PAIRS]
         return MicroscopeInput((self.problem.x, self.problem.graph, pairs))
+
+
+def _mean_loss(score: Tensor, target: Tensor) -> Tensor:
+    """Mean over links plus mean over negatives of the log loss."""
+    losses = F.binary_cross_entropy_with_logits(score, target, reduction="none")
+    return losses[target == 1].mean() + losses[target == 0].mean()
 
 
 def _labelled(links: Tensor, negatives: Tensor) -> tuple[Tensor, Tensor]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -19,12 +19,16 @@ from dynagat.data.store import SPLITS, GraphData, tensor
 from dynagat.graph import Graph
 from dynagat.metrics import (
     ACCURACY,
+    AVERAGE_PRECISION,
+    BALANCED_ACCURACY,
+    LOG_LOSS,
     MACRO_F1,
     MEAN_ABSOLUTE_ERROR,
     R_SQUARED,
     ROC_AUC,
     ROOT_MEAN_SQUARED_ERROR,
     Metric,
+    find_metric,
 )
 from dynagat.nn.network import Neighbourhood, Network, degrees
 from dynagat.prediction.prediction import MicroscopeInput, Prediction
@@ -32,9 +36,15 @@ from dynagat.sampling.batch import Batch
 from dynagat.sampling.inference import infer
 from dynagat.sampling.neighbours import NeighborLoader
 from dynagat.sampling.saint import GraphSAINTRandomWalkSampler
-from dynagat.training import Outcome, Schedule
+from dynagat.training import ADDED_LATER, Outcome, Schedule
 
-METRICS = {"classification": ACCURACY, "multilabel": ROC_AUC, "regression": R_SQUARED}
+METRICS = {  # by kind; the first is the default
+    "classification": (
+        ACCURACY, BALANCED_ACCURACY, MACRO_F1, ROC_AUC, AVERAGE_PRECISION, LOG_LOSS
+    ),
+    "multilabel": (ROC_AUC, AVERAGE_PRECISION, LOG_LOSS),
+    "regression": (R_SQUARED, MEAN_ABSOLUTE_ERROR, ROOT_MEAN_SQUARED_ERROR),
+}  # fmt: skip
 DEGREE_FEATURES = 24
 LARGE_FIELD = 0.8  # fraction of the nodes from which a receptive field is not worth extracting
 INFERENCE_BATCH = 100_000  # nodes, where a network does not run on the whole graph at once
@@ -54,6 +64,7 @@ class NodeProblem:
     target_mean: float = 0.0  # of regression targets, over the training nodes
     target_std: float = 1.0
     noise: Tensor | None = None  # [E] bool: edges that were added as noise
+    has_features: bool = True  # False: x encodes the degree
 
     @cached_property
     def graph(self) -> Graph:
@@ -64,10 +75,6 @@ class NodeProblem:
     def degree(self) -> Tensor:
         """[N]: degree of each node in `graph`."""
         return degrees(self.edges) + int(self.self_loops)
-
-    @property
-    def metric(self) -> Metric:
-        return METRICS[self.kind]
 
 
 def node_problem(data: GraphData, self_loops: bool = True) -> NodeProblem:
@@ -89,7 +96,8 @@ def node_problem(data: GraphData, self_loops: bool = True) -> NodeProblem:
     out_dim = widths[kind] if kind in widths else len(data.task["classes"])
     edges = (without_loops(data) if self_loops else data).graph()
     x = node_features(data, degrees(edges) + int(self_loops))
-    return NodeProblem(x, edges, y, split, kind, out_dim, self_loops, mean, std)
+    own = has_features(data)
+    return NodeProblem(x, edges, y, split, kind, out_dim, self_loops, mean, std, has_features=own)
 
 
 def without_loops(data: GraphData) -> GraphData:
@@ -104,11 +112,15 @@ def without_loops(data: GraphData) -> GraphData:
     return replace(data, edges={kind: fewer}, folder=None)
 
 
+def has_features(data: GraphData) -> bool:
+    x = data.nodes[data.node_type].arrays.get("x")
+    return x is not None and np.shape(x)[1] > 0
+
+
 def node_features(data: GraphData, degree: Tensor) -> Tensor:
     """x; for nodes without features, a one-hot encoding of ⌊log₂ degree⌋."""
-    x = data.nodes[data.node_type].arrays.get("x")
-    if x is not None and np.shape(x)[1]:
-        return tensor(np.asarray(x)).float()
+    if has_features(data):
+        return tensor(np.asarray(data.x)).float()
     size = degree.clamp_min(1).double().log2().long().clamp_max(DEGREE_FEATURES - 1)
     return F.one_hot(size, DEGREE_FEATURES).float()
 
@@ -124,6 +136,9 @@ class NodeTask:
     steps: int = 30  # of an epoch of random walks
     # Neighbours sampled in evaluation; (): all of them, which is exact.
     eval_neighbours: tuple[int, ...] = field(default=(), metadata={"stored_as": "looked_at"})
+    metric: str = field(default="", metadata=ADDED_LATER)  # "": the default of the kind
+    # "balanced": each class counts alike in the loss, however many nodes it has.
+    class_weights: Literal["none", "balanced"] = field(default="none", metadata=ADDED_LATER)
 
     def __post_init__(self) -> None:
         if self.neighbours and self.roots:
@@ -145,7 +160,14 @@ class NodeTask:
                 )
 
     def prepare(self, problem: NodeProblem, schedule: Schedule) -> NodePrediction:
+        self.metric_of(problem.kind)
+        if problem.kind == "regression" and self.class_weights != "none":
+            raise ValueError(f"class_weights={self.class_weights} needs a target with classes")
         return NodePrediction(problem, self, schedule.batch_size)
+
+    def metric_of(self, kind: str) -> Metric:
+        """The metric of the scores; a ValueError if the kind of target has no such metric."""
+        return find_metric(self.metric, METRICS[kind]) if self.metric else METRICS[kind][0]
 
 
 @dataclass(eq=False)
@@ -159,7 +181,7 @@ class NodePrediction(Prediction):
 
     @property
     def metric(self) -> Metric:
-        return self.problem.metric
+        return self.settings.metric_of(self.problem.kind)
 
     def batches(self, generator: torch.Generator) -> Iterator[Batch | None]:
         """One epoch; None stands for the whole graph."""
@@ -192,7 +214,7 @@ class NodePrediction(Prediction):
             nodes, out = problem.split["train"], self._run_receptive_field(network, "train")
             out = network(problem.x, problem.graph)[nodes] if out is None else out
         target = self.target(nodes)
-        return self.mean_loss(out, target), self.metric.function(out.detach(), target)
+        return self.mean_loss(out, target), self.value(self.metric, out.detach(), target)
 
     def _run_batch(self, network: nn.Module, batch: Batch) -> tuple[Tensor, Tensor]:
         """The nodes of a sample that are trained on, and the network's output for them."""
@@ -243,11 +265,25 @@ class NodePrediction(Prediction):
     def mean_loss(self, out: Tensor, target: Tensor) -> Tensor:
         """Mean over the nodes whose target is known."""
         if self.problem.kind == "classification":
-            return F.cross_entropy(out, target)
+            return F.cross_entropy(out, target, weight=self._class_weights)
         if self.problem.kind == "regression":
             return F.mse_loss(out[:, 0], target)
         known = ~target.isnan()
-        return F.binary_cross_entropy_with_logits(out[known], target[known])
+        weights = None if self._class_weights is None else self._class_weights.expand_as(out)[known]
+        loss = F.binary_cross_entropy_with_logits
+        return loss(out[known], target[known], pos_weight=weights)
+
+    @cached_property
+    def _class_weights(self) -> Tensor | None:
+        """Of each class, nodes / (classes × nodes of the class); of each label, zeros / ones."""
+        if self.settings.class_weights == "none":
+            return None
+        y = self.problem.y[self.problem.split["train"]]
+        if self.problem.kind == "classification":
+            count = torch.bincount(y, minlength=self.problem.out_dim).clamp_min(1)
+            return len(y) / (self.problem.out_dim * count.float())
+        ones = (y == 1).sum(0).clamp_min(1).float()
+        return (y == 0).sum(0).clamp_min(1) / ones
 
     def target(self, nodes: Tensor) -> Tensor:
         """What the network is to give: regression targets are standardised."""
@@ -256,23 +292,44 @@ class NodePrediction(Prediction):
             return y
         return ((y.double() - problem.target_mean) / problem.target_std).float()
 
-    def score(self, network: nn.Module, part: str) -> float:
-        return self.metric.function(*self.outputs(network, [part])[part])
+    def evaluate(self, network: nn.Module, part: str) -> tuple[float, float]:
+        out, target = self.outputs(network, [part])[part]
+        return self.value(self.metric, out, target), float(self.mean_loss(out, target))
+
+    def value(self, metric: Metric, out: Tensor, target: Tensor) -> float:
+        """A metric of the network's output; errors are in the unit of the target."""
+        if self.problem.kind != "regression":
+            return metric.function(out, target)
+        scale = self.problem.target_std
+        return metric.function(out.double() * scale, target.double() * scale)
 
     def metrics(self, network: nn.Module, outcome: Outcome) -> dict[str, float]:
-        outputs = self.outputs(network, SPLITS)
-        values = {
-            self.metric.on(part).name: self.metric.function(*outputs[part]) for part in SPLITS
+        """The metric on each part, and others on the test nodes; see `_further_metrics`."""
+        outputs, metric = self.outputs(network, SPLITS), self.metric
+        values = {metric.on(part).name: self.value(metric, *outputs[part]) for part in SPLITS}
+        further = {
+            each.on("test").name: self.value(each, *outputs["test"])
+            for each in self._further_metrics()
         }
-        return values | self._further_metrics(*outputs["test"])
+        return values | further | self._variety(outputs["test"][0])
 
-    def _further_metrics(self, out: Tensor, target: Tensor) -> dict[str, float]:
-        """On the test nodes; errors are in the unit of the target."""
-        kind, scale = self.problem.kind, self.problem.target_std
-        if kind == "classification":
-            return {MACRO_F1.on("test").name: MACRO_F1.function(out, target)}
-        errors = () if kind == "multilabel" else (MEAN_ABSOLUTE_ERROR, ROOT_MEAN_SQUARED_ERROR)
-        return {each.on("test").name: each.function(out, target) * scale for each in errors}
+    def _further_metrics(self) -> Sequence[Metric]:
+        """All of the kind where one was chosen; else those that records have always had."""
+        kind = self.problem.kind
+        if self.settings.metric or kind == "regression":
+            return METRICS[kind]
+        return (MACRO_F1,) if kind == "classification" else ()
+
+    def _variety(self, out: Tensor) -> dict[str, float]:
+        """What shows that a network predicts the same for every node, where a metric was chosen."""
+        if not self.settings.metric:
+            return {}
+        kind = self.problem.kind
+        if kind != "classification":
+            value = out if kind == "regression" else out.sigmoid()
+            return {"test_output_std": _spread(value)}
+        classes = float(out.argmax(-1).unique().numel())
+        return {"test_output_std": _spread(out.softmax(-1)), "test_predicted_classes": classes}
 
     @torch.no_grad()
     def outputs(self, network: nn.Module, parts: Sequence[str]) -> dict[str, tuple[Tensor, Tensor]]:
@@ -311,6 +368,11 @@ class NodePrediction(Prediction):
             loops = torch.zeros(num_loops, dtype=torch.bool)
             marks["noise"] = torch.cat([problem.noise, loops])
         return MicroscopeInput((problem.x, problem.graph), marks)
+
+
+def _spread(out: Tensor) -> float:
+    """Standard deviation over the nodes of the output that varies most."""
+    return float(out.double().std(0, correction=0).max())
 
 
 def _neighbourhoods(graphs: Sequence[Graph], degree: Tensor) -> list[Neighbourhood]:

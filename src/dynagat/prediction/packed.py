@@ -64,11 +64,12 @@ class PackedPrediction(Prediction):
         return self.mean_loss(out, target), self.metric.function(out.detach(), target)
 
     @torch.no_grad()
-    def score(self, network: nn.Module, part: str) -> float:
+    def evaluate(self, network: nn.Module, part: str) -> tuple[float, float]:
         network.eval()
         graphs = self.problem.split[part]
         out = torch.cat([self.run(network, pack) for pack in self._packs(graphs)])
-        return self.metric.function(out, self.problem.y[graphs])
+        target = self.problem.y[graphs]
+        return self.metric.function(out, target), float(self.mean_loss(out, target))
 
     def microscope_input(self) -> MicroscopeInput:
         """The first test graphs."""

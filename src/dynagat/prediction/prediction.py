@@ -45,12 +45,16 @@ class Prediction(ABC):
         """Mean loss of a batch, and its score."""
 
     @abstractmethod
-    def score(self, network: nn.Module, part: str) -> float:
-        """The metric on a part of the data."""
+    def evaluate(self, network: nn.Module, part: str) -> tuple[float, float]:
+        """The metric and the mean loss on a part of the data."""
 
     @abstractmethod
     def microscope_input(self) -> MicroscopeInput:
         """What the microscope runs the network on."""
+
+    def score(self, network: nn.Module, part: str) -> float:
+        """The metric on a part of the data."""
+        return self.evaluate(network, part)[0]
 
     def metrics(self, network: nn.Module, outcome: Outcome) -> dict[str, float]:
         """What a record keeps of the network with its best weights."""

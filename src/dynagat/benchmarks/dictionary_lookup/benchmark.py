@@ -176,27 +176,36 @@ class Lookup(Prediction):
 
     def loss(self, network: nn.Module, batch: Tensor) -> tuple[Tensor, float]:
         logits = network(batch)
-        target, smoothing = batch.flatten(), self.settings.label_smoothing
-        loss = F.cross_entropy(logits.flatten(0, 1), target, label_smoothing=smoothing)
-        return loss, float((logits.argmax(-1) == batch).float().mean())
+        score = float((logits.argmax(-1) == batch).float().mean())
+        return self._loss(logits, batch, "mean"), score
 
-    def score(self, network: nn.Module, part: str) -> float:
-        return float(self.is_right(network, part).double().mean())
+    def _loss(self, logits: Tensor, values: Tensor, reduction: str) -> Tensor:
+        smoothing = self.settings.label_smoothing
+        return F.cross_entropy(logits.flatten(0, 1), values.flatten(), label_smoothing=smoothing,
+                               reduction=reduction)  # fmt: skip
+
+    def evaluate(self, network: nn.Module, part: str) -> tuple[float, float]:
+        right, loss = self.is_right(network, part)
+        return float(right.double().mean()), loss
 
     @torch.no_grad()
-    def is_right(self, network: nn.Module, part: str) -> Tensor:
-        """[graphs, k] of booleans."""
+    def is_right(self, network: nn.Module, part: str) -> tuple[Tensor, float]:
+        """[graphs, k] of booleans, and the mean loss."""
         network.eval()
         size = max(1, EVALUATION_EDGES // self.problem.k**2)
-        batches = self.parts[part].split(size)
-        return torch.cat([network(values).argmax(-1) == values for values in batches])
+        right, losses = [], []
+        for values in self.parts[part].split(size):
+            logits = network(values)
+            right.append(logits.argmax(-1) == values)
+            losses.append(float(self._loss(logits, values, "sum")))
+        return torch.cat(right), sum(losses) / self.parts[part].numel()
 
     def metrics(self, network: nn.Module, outcome: Outcome) -> dict[str, float]:
         """Of the best round's weights; and the test accuracy of the last round's."""
         is_running = self.settings.train_accuracy == "running"
         train = outcome.best.train if is_running else self.score(network, "train")
         is_selected_by_test = self.problem.valid is self.problem.test
-        valid, right = outcome.best.valid, self.is_right(network, "test")
+        valid, right = outcome.best.valid, self.is_right(network, "test")[0]
         network.load_state_dict(outcome.last_state)
         last = self.score(network, "test")
         if self.settings.shown_weights == "best":
