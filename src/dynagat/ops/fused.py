@@ -458,36 +458,37 @@ def _check_numbers(inputs: AttentionInputs) -> None:
 
 
 def _check_missing(inputs: AttentionInputs) -> None:
-    needs = {
-        "query": (True, "every mechanism needs it"),
-        "key": (True, "every mechanism needs it"),
-        "a": (inputs.mechanism == "gatv2", "gatv2 needs it"),
-        "value": (inputs.mechanism != "gatv2", f"{inputs.mechanism} needs it"),
-        "edge_weight": (inputs.edge is not None, "edge was given"),
-        "seed": (inputs.dropout > 0, f"dropout is {inputs.dropout}"),
-    }
-    for name, (is_needed, reason) in needs.items():
-        if is_needed and getattr(inputs, name) is None:
+    needed = ["query", "key", "a" if inputs.mechanism == "gatv2" else "value"]
+    needed += ["edge_weight"] if inputs.edge is not None else []
+    needed += ["seed"] if inputs.dropout > 0 else []
+    for name in needed:
+        if getattr(inputs, name) is None:
+            reasons = {"edge_weight": "edge was given", "seed": f"dropout is {inputs.dropout}"}
+            reason = reasons.get(name, f"{inputs.mechanism} needs it")
             raise ValueError(f"{name} is missing, but {reason}")
 
 
 def _check_graph(graph: list[Tensor], relations: int) -> None:
     if len(graph) != len(ARRAYS):
         raise ValueError(f"graph must be the six arrays of a Graph, but has {len(graph)} arrays")
-    num_positions = graph[1].shape
-    for name, array in zip(ARRAYS, graph, strict=True):
-        shape = array.shape if name.endswith("rowptr") else num_positions
-        _check_tensor(f"the graph's {name}", array, shape, torch.int32)
-        if array.dim() != 1 or not array.is_contiguous():
-            raise ValueError(
-                f"the graph's {name} must be a contiguous vector, but has shape "
-                f"{list(array.shape)} and strides {list(array.stride())}"
+    for array in graph:
+        if not (array.dtype == torch.int32 and array.is_cpu and array.is_contiguous()):
+            raise TypeError(
+                "the graph's arrays must be contiguous, on the CPU and hold torch.int32, but one "
+                f"holds {array.dtype} on {array.device} with strides {list(array.stride())}"
             )
-        if name.endswith("rowptr") and (array.shape[0] < 1 or (array.shape[0] - 1) % relations):
-            raise ValueError(
-                f"the graph's {name} must have N·R + 1 entries, but has {array.shape[0]}, "
-                f"and R is {relations}"
-            )
+    shapes = [array.shape for array in graph]
+    is_row = [len(shape) == 1 and shape[0] % relations == 1 % relations for shape in shapes[::3]]
+    if not all(is_row) or 0 in (*shapes[0], *shapes[3]):
+        raise ValueError(
+            f"the graph's rowptr and key_rowptr must have N·R + 1 entries, where R is {relations}, "
+            f"but have shapes {list(shapes[0])} and {list(shapes[3])}"
+        )
+    if len(shapes[1]) != 1 or not shapes[1] == shapes[2] == shapes[4] == shapes[5]:
+        raise ValueError(
+            "the graph's key_index, edge_id, key_query and key_position must be vectors of equal "
+            f"length, but have shapes {[list(shapes[n]) for n in (1, 2, 4, 5)]}"
+        )
 
 
 def _check_one_device(inputs: AttentionInputs, others: tuple[Tensor | None, ...]) -> None:
