@@ -1,0 +1,51 @@
+"""The source package holds what a build needs; without a compiler, a wheel is built as well."""
+
+import shutil
+import tarfile
+from pathlib import Path
+
+import pytest
+import torch
+from scikit_build_core import build
+
+from tests import smoke
+
+ROOT = Path(__file__).parent.parent
+NEEDED = ["pyproject.toml", "CMakeLists.txt", "README.md", "LICENSE", "tests/smoke.py"]
+OTHERS = ["src/dynagat/_native.abi3.so", "src/dynagat/__pycache__/graph.pyc", "build/kernels.o"]
+OTHERS += ["tests/test_graph.py", "docs/layers.md", "results/cora.jsonl", "records.sqlite"]
+
+
+@pytest.fixture
+def project(tmp_path, monkeypatch):
+    """A small copy of the source tree, which is the current folder."""
+    kernels = [path.relative_to(ROOT) for path in ROOT.glob("csrc/*")]
+    for name in [*NEEDED, *kernels, ".gitignore", "src/dynagat/__init__.py"]:
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(ROOT / name, tmp_path / name)
+    (tmp_path / "src/dynagat/page.html").touch()
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_the_source_package_holds_what_a_build_needs_and_nothing_else(project, tmp_path_factory):
+    needed = {str(path.relative_to(project)) for path in project.rglob("*") if path.is_file()}
+    for name in OTHERS:
+        (project / name).parent.mkdir(parents=True, exist_ok=True)
+        (project / name).touch()
+    folder = tmp_path_factory.mktemp("dist")
+    with tarfile.open(folder / build.build_sdist(str(folder))) as package:
+        names = {name.partition("/")[2] for name in package.getnames()}
+    assert names == needed - {".gitignore"} | {"PKG-INFO"}
+
+
+def test_without_a_compiler_the_wheel_is_for_any_machine(project, monkeypatch):
+    monkeypatch.setenv("CXX", "false")
+    assert build.build_wheel(str(project)) == "dynagat-0.1.0-py3-none-any.whl"
+
+
+@pytest.mark.native
+def test_the_smoke_test_of_the_wheels_passes():
+    graph = torch.randn(50, 8), torch.randint(50, (2, 400))
+    smoke.check_layers(*graph)
+    smoke.check_microscope(*graph)
