@@ -1,13 +1,16 @@
 """The source package holds what a build needs; without a compiler, a wheel is built as well."""
 
+import ast
 import shutil
 import tarfile
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 import torch
 from scikit_build_core import build
 
+import dynagat
 from tests import smoke
 
 ROOT = Path(__file__).parent.parent
@@ -49,3 +52,23 @@ def test_the_smoke_test_of_the_wheels_passes():
     graph = torch.randn(50, 8), torch.randint(50, (2, 400))
     smoke.check_layers(*graph)
     smoke.check_microscope(*graph)
+
+
+def test_what_needs_more_packages_says_what_to_install(monkeypatch):
+    missing = Mock(side_effect=ModuleNotFoundError("No module named 'scipy'", name="scipy"))
+    monkeypatch.setattr(dynagat, "import_module", missing)
+    with pytest.raises(ModuleNotFoundError, match=r"compare needs scipy; .* 'dynagat\[suite\]'"):
+        _ = dynagat.compare
+
+
+def test_ops_state_their_schema():
+    """torch 2.6, the oldest supported version, can't infer the type list[Tensor]."""
+    texts = [path.read_text() for path in ROOT.glob("src/dynagat/**/*.py")]
+    trees = [ast.parse(text) for text in texts if "custom_op" in text]
+    calls = [node for tree in trees for node in ast.walk(tree) if is_custom_op(node)]
+    assert len(calls) >= 3
+    assert all("schema" in {keyword.arg for keyword in call.keywords} for call in calls)
+
+
+def is_custom_op(node):
+    return isinstance(node, ast.Call) and ast.unparse(node.func).endswith("custom_op")

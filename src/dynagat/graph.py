@@ -287,7 +287,14 @@ def _group(
     return arrays
 
 
-_group_op = torch.library.custom_op("dynagat::group", _group, mutates_args=())
+_group_op = torch.library.custom_op(
+    "dynagat::group",
+    _group,
+    mutates_args=(),
+    schema="(Tensor query_index, Tensor key_index, Tensor? relation, Tensor? edge_id, "
+    "SymInt num_queries, SymInt num_keys, SymInt num_relations, "
+    "SymInt first_loop, SymInt loop_relation) -> Tensor[]",  # torch 2.6 can't infer it
+)
 
 
 @_group_op.register_fake
