@@ -7,7 +7,6 @@ from pathlib import Path
 from unittest.mock import Mock
 
 import pytest
-import torch
 from scikit_build_core import build
 
 import dynagat
@@ -49,9 +48,8 @@ def test_without_a_compiler_the_wheel_is_for_any_machine(project, monkeypatch):
 
 @pytest.mark.native
 def test_the_smoke_test_of_the_wheels_passes():
-    graph = torch.randn(50, 8), torch.randint(50, (2, 400))
-    smoke.check_layers(*graph)
-    smoke.check_microscope(*graph)
+    smoke.check_layers(*smoke.small_graph())
+    smoke.check_microscope(*smoke.small_graph())
 
 
 def test_what_needs_more_packages_says_what_to_install(monkeypatch):
