@@ -66,7 +66,7 @@ def measured_or_empty(*args, **options) -> tuple[Head, ...]:
 def numbers_of(head: Head) -> dict[str, float]:
     """All measurements that involve no sampling."""
     masses = {name: getattr(head, name) for name in ("self_loops", "same_label", "noise")}
-    names = ("agreement", "same_choice", "interaction", "entropy", "effective", "alike")
+    names = ("weighted", "agreement", "same_choice", "interaction", "entropy", "effective", "alike")
     return {
         **{name: getattr(head, name).value for name in names},
         **{name: mass.attention.value for name, mass in masses.items() if mass is not None},
@@ -111,11 +111,9 @@ def test_every_gat_head_is_static_whatever_its_weights(
     for head in measured_or_empty(model.to(dtype), (x, edges)):
         assert is_one_or_nan(head.same_choice)
         assert is_one_or_nan(head.explained)
-        if math.isnan(head.agreement.value):
-            assert head.verdict in ("uniform: not attending", "nothing to compare")
-        else:
-            assert head.agreement == Estimate(1.0, 1.0, 1.0)
-            assert head.verdict == "static"
+        assert is_one_or_nan(head.agreement)
+        assert is_one_or_nan(head.weighted)
+        assert head.ranking.word == ("static" if head.pairs >= 20 else "not enough to tell")
 
 
 def is_one_or_nan(estimate: Estimate) -> bool:
@@ -149,7 +147,7 @@ def test_relabelling_nodes_changes_nothing(seed, kind, loops) -> None:
         labels=labels[place.argsort()],
         noise=noise[turn],
     )
-    assert [head.verdict for head in after] == [head.verdict for head in before]
+    assert [head.ranking.word for head in after] == [head.ranking.word for head in before]
     for one, other in zip(before, after, strict=True):
         assert numbers_of(one) == about(numbers_of(other))
 
@@ -198,14 +196,14 @@ def test_half_precision_is_not_lost_in_sums(dtype) -> None:
     moved, flat = heads_of(scores.to(dtype))
     assert moved.agreement.value == pytest.approx((435 - 2 * 29) / 435)
     assert flat.effective.value == pytest.approx(30, rel=0.005)  # 1/30 is rounded, too
-    assert flat.verdict == "uniform: not attending"
+    assert flat.attends.word == "uniform"
 
 
 def test_half_precision_is_not_lost_in_rows_of_many_keys() -> None:
     """In bfloat16, 0.9 + 1/700 is 0.9."""
     head = head_of(torch.zeros(3, 700, dtype=torch.bfloat16))
     assert head.effective.value == pytest.approx(700, rel=1e-4)
-    assert head.verdict == "uniform: not attending"
+    assert head.attends.word == "uniform"
 
 
 # Values computed by hand
@@ -221,6 +219,23 @@ def test_three_queries_by_hand() -> None:
     assert head.explained.value == pytest.approx(6 / 9)  # by acb
     assert (head.selection.selected, head.selection.selectable) == (2, 3)
     assert head.degree == 3
+
+
+def test_the_weighted_tau_by_hand() -> None:
+    """Queries ab c: each comparison counts by the product of the weight differences, and a pair by
+    the root of its largest product."""
+    weights = torch.tensor([[0.6, 0.3, 0.1], [0.5, 0.1, 0.4], [0.2, 0.7, 0.1]])
+    head = head_of(weights.log())
+    products = {  # of ab, ac, bc for each pair of queries, positive if they agree
+        (0, 1): (0.3 * 0.4, 0.5 * 0.1, -0.2 * 0.3),
+        (0, 2): (-0.3 * 0.5, 0.5 * 0.1, 0.2 * 0.6),
+        (1, 2): (-0.4 * 0.5, 0.1 * 0.1, -0.3 * 0.6),
+    }
+    taus = [sum(each) / sum(map(abs, each)) for each in products.values()]
+    stakes = [max(map(abs, each)) ** 0.5 for each in products.values()]
+    mean = sum(s * t for s, t in zip(stakes, taus, strict=True)) / sum(stakes)
+    assert head.weighted.value == pytest.approx(mean, abs=1e-6)
+    assert head.pairs == round(sum(stakes) ** 2 / sum(each**2 for each in stakes)) == 3
 
 
 def test_a_condorcet_cycle_is_explained_in_five_of_nine_comparisons() -> None:
@@ -380,7 +395,7 @@ def test_uniform_weights_on_parallel_edges_are_uniform() -> None:
     head = measure(attention_of(view)).heads[0]
     assert head.effective.value == pytest.approx(head.degree) == 3
     assert head.entropy.value == pytest.approx(1)
-    assert head.verdict == "uniform: not attending"
+    assert head.attends.word == "uniform"
 
 
 def test_the_highest_score_of_parallel_edges_counts() -> None:
@@ -394,7 +409,7 @@ def test_the_highest_score_of_parallel_edges_counts() -> None:
     rows = rows_of([view])
     assert rows.score[:, 0].tolist() == [3, 2, 1, 0]
     assert rows.weight[:, 0].tolist() == pytest.approx([0.8, 0.2, 0.6, 0.4])
-    assert measure(attention_of(view)).heads[0].verdict == "static"
+    assert measure(attention_of(view)).heads[0].agreement.value == 1
 
 
 def test_masses_by_hand() -> None:
@@ -483,11 +498,12 @@ def simulated(seed: int, queries: int, keys: int, noise: float, heads: int = SIM
 
 def estimates_of(rows: Rows, seed: int = 0) -> dict[str, list[Estimate]]:
     draws, comparisons = Resampling(rows.num_queries, seed), find_comparisons(rows, seed)
-    tau, same = agreement.agreement(rows, find_pairs(rows, seed), draws)
+    agreed = agreement.agreement(rows, find_pairs(rows, seed), draws)
     inner, effects = interaction(rows, draws)
     entropy, effective, _ = sharpness(rows, draws)
     predicted, _ = explained(rows, comparisons, effects, draws)
-    result = {"agreement": tau, "same choice": same, "explained": predicted}
+    result = {"weighted": agreed.weighted, "agreement": agreed.plain}
+    result |= {"same choice": agreed.same_choice, "explained": predicted}
     return result | {"interaction": inner, "entropy": entropy, "effective": effective}
 
 
@@ -642,4 +658,5 @@ def test_samples_of_a_static_head_are_exactly_static(small_limits) -> None:
             assert head.agreement == Estimate(1.0, 1.0, 1.0)
             assert is_one_or_nan(head.same_choice)
             assert head.explained == Estimate(1.0, 1.0, 1.0)
-            assert head.verdict == "static"
+            assert head.weighted == Estimate(1.0, 1.0, 1.0)
+            assert head.ranking.word == "static"

@@ -1,13 +1,21 @@
-"""Do two queries rank their shared keys in the same order? Kendall's τ, and the same first choice.
+"""Do two queries rank their shared keys in the same order? Kendall's τ, weighted by attention and
+plain, and the same first choice.
 
 For two queries and the keys they share, τ = (concordant - discordant) / (concordant + discordant)
-over pairs of keys that are tied in neither ranking. Static attention has no discordant pair, so
-τ = 1 exactly.
+over comparisons of keys that are tied in neither ranking. The plain τ counts comparisons. The
+weighted τ adds up the attention at stake in them: for queries i and i' and keys a and b,
+
+    stake = |α_ia - α_ib| · |α_i'a - α_i'b|
+
+so that the order of keys with nearly equal weights hardly matters. A pair of queries counts in the
+mean of weighted τ by √(largest stake of its comparisons), in the mean of plain τ like every other.
+Static attention has no discordant comparison, so both τ are exactly 1.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -18,6 +26,7 @@ from dynagat.analysis.rows import Rows, signs
 MAX_WEDGES = 1_000_000  # up to this many (query, key, query) triples, all pairs are used
 MAX_PAIRS = 20_000  # sample size otherwise
 MAX_SHARED = 32  # keys compared per pair; a random subset if it shares more
+TINY = torch.finfo(torch.float32).tiny
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,19 +45,38 @@ class Pairs:
         return len(self.first)
 
 
-def agreement(
-    rows: Rows, pairs: Pairs, resampling: Resampling
-) -> tuple[list[Estimate], list[Estimate]]:
-    """Per head: the mean τ over pairs; and, among pairs in which each query has the other's first
-    choice as a key, the fraction that rank the same key first."""
-    tau, is_comparable = _taus(rows, pairs)
+class Agreement(NamedTuple):
+    """One entry per head."""
+
+    weighted: list[Estimate]  # mean weighted τ over pairs of queries
+    num_pairs: list[int]  # effective number of pairs behind it
+    plain: list[Estimate]  # mean τ
+    same_choice: list[Estimate]  # see `_choices`
+
+
+def agreement(rows: Rows, pairs: Pairs, resampling: Resampling) -> Agreement:
+    """Compare the rankings of the two queries of each pair."""
+    weighted, stake, plain, is_comparable = _taus(rows, pairs)
     is_same, could_be = _choices(rows, pairs)
     share = pairs.share[:, None]
-    ends = pairs.first, pairs.second
-    return (
-        resampling.pairs(tau * share, is_comparable * share, *ends),
-        resampling.pairs(is_same * share, could_be * share, *ends),
+    stake, is_comparable, could_be = (each * share for each in (stake, is_comparable, could_be))
+
+    def mean(values: Tensor, weights: Tensor) -> list[Estimate]:
+        return resampling.pairs(values * weights, weights, pairs.first, pairs.second)
+
+    return Agreement(
+        mean(weighted, stake),
+        _effective_count(stake),
+        mean(plain, is_comparable),
+        mean(is_same, could_be),
     )
+
+
+def _effective_count(stake: Tensor) -> list[int]:
+    """(Σ stake)² / Σ stake² per head: the number of pairs if all have the same stake."""
+    relative = (stake / stake.amax(0).clamp_min(TINY)).double() if len(stake) else stake
+    count = relative.sum(0).square() / relative.square().sum(0).clamp_min(1)
+    return count.round().long().tolist()
 
 
 def find_pairs(rows: Rows, seed: int = 0) -> Pairs:
@@ -147,27 +175,40 @@ def _take(pairs: Pairs, chosen: Tensor) -> Pairs:
     return Pairs(first, second, share, pair, edge, torch.arange(len(pair)), pairs.is_exact)
 
 
-def _taus(rows: Rows, pairs: Pairs) -> tuple[Tensor, Tensor]:
-    """τ of each pair and head, [P, H]; and whether any comparison is not a tie (else τ is 0)."""
+def _taus(rows: Rows, pairs: Pairs) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Per pair and head, [P, H]: weighted τ and its stake; plain τ, and whether any comparison is
+    not a tie. A τ is 0 if it is undefined."""
     count = torch.bincount(pairs.pair[pairs.compared], minlength=len(pairs))
     begin = count.cumsum(0) - count
-    tau = torch.zeros(len(pairs), rows.num_heads)
-    is_comparable = torch.zeros(len(pairs), rows.num_heads)
+    result = torch.zeros(4, len(pairs), rows.num_heads)
     for size in count.unique().tolist():
-        for some in (count == size).nonzero()[:, 0].split(max(1, 4_000_000 // size**2)):
+        upper = torch.triu_indices(size, size, 1)
+        for some in (count == size).nonzero()[:, 0].split(max(1, 1_000_000 // size**2)):
             at = pairs.compared[begin[some, None] + torch.arange(size)]  # [p, size]
-            left, right = (rows.score[pairs.edge[side, at]] for side in (0, 1))  # [p, size, H]
-            upper = torch.triu_indices(size, size, 1)
-            both = signs(left[:, upper[0]], left[:, upper[1]])
-            both *= signs(right[:, upper[0]], right[:, upper[1]])
-            total = both.abs().sum(1)
-            tau[some] = both.sum(1) / total.clamp_min(1)
-            is_comparable[some] = (total > 0).float()
-    return tau, is_comparable
+            sides = [_compare(rows, pairs.edge[side, at], upper) for side in (0, 1)]
+            (left, left_gap), (right, right_gap) = sides
+            both, gaps = left * right, left_gap * right_gap  # [p, comparisons, H]
+            stakes = gaps * both.abs()
+            total, staked = both.abs().sum(1), stakes.sum(1)
+            result[0, some] = torch.where(staked > 0, (both * gaps).sum(1) / staked, 0)
+            result[1, some] = stakes.amax(1).sqrt()
+            result[2, some] = both.sum(1) / total.clamp_min(1)
+            result[3, some] = (total > 0).float()
+    weighted, stake, plain, is_comparable = result
+    return weighted, stake, plain, is_comparable
+
+
+def _compare(rows: Rows, edge: Tensor, upper: Tensor) -> tuple[Tensor, Tensor]:
+    """The comparisons of some edges of a query, [p, size] -> [p, comparisons, H]: which key has
+    the higher score, and the difference of the weights."""
+    score, weight = rows.score[edge], rows.weight[edge].float()
+    gap = (weight[:, upper[0]] - weight[:, upper[1]]).abs_()
+    return signs(score[:, upper[0]], score[:, upper[1]]), gap
 
 
 def _choices(rows: Rows, pairs: Pairs) -> tuple[Tensor, Tensor]:
-    """Is the first choice the same, and is each one's choice a key of the other? [P, H] each"""
+    """Do both queries rank the same key first, among pairs in which each has the other's first
+    choice as a key? [P, H] each: is it the same, and is this such a pair?"""
     is_first = rows.is_first
     # Over all shared keys: in a subset, equal choices would be over-represented.
     kept = is_first.any(1)[pairs.edge].any(0)

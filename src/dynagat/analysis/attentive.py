@@ -1,4 +1,4 @@
-"""how_attentive: is the attention of each head of a model static or dynamic, and how much so?"""
+"""how_attentive: does each head of a model attend, and does its ranking depend on the query?"""
 
 from __future__ import annotations
 
@@ -13,21 +13,24 @@ from torch import Tensor, nn
 from dynagat.analysis.agreement import Pairs, agreement, find_pairs
 from dynagat.analysis.calling import evaluating, has_ids, labels_of, parts, run
 from dynagat.analysis.capture import Attention, capture
+from dynagat.analysis.contents import distinct
 from dynagat.analysis.focus import Mass, alike, mass_on, sharpness
 from dynagat.analysis.interaction import interaction
 from dynagat.analysis.order import Comparisons, explained, find_comparisons
 from dynagat.analysis.resample import NOTHING, Estimate, Resampling
-from dynagat.analysis.rows import Rows, rows_of
+from dynagat.analysis.rows import Rows, renumber, rows_of
 from dynagat.analysis.selection import Selection, selectable, selection
+from dynagat.analysis.subset import subset
 from dynagat.analysis.table import LayerAttention
 from dynagat.analysis.text_table import text_table
-from dynagat.analysis.verdict import UNDECIDED, verdict
+from dynagat.analysis.verdict import Verdict, judge_focus, judge_ranking
 
 MAX_RANKED_KEYS = 20  # keys of a ranking that to_dict contains
+FEW_CONTENTS = 10  # of queries or keys: a note says so if there are fewer
 
-
-COLUMNS = ("layer", "head", "agreement τ", "same choice", "one ranking", "(chance)",
-           "selected keys", "interaction", "neighbours", "verdict")  # fmt: skip
+COLUMNS = ("layer", "head", "weighted τ", "pairs", "plain τ", "same choice", "one ranking",
+           "(chance)", "selected keys", "interaction", "neighbours", "attends?",
+           "ranking")  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -37,8 +40,11 @@ class Head:
     layer: str
     kind: str  # the layer's class
     head: int
-    verdict: str
-    agreement: Estimate  # mean Kendall's τ of two queries over the keys they share
+    attends: Verdict  # attends or uniform
+    ranking: Verdict  # static, mixed or dynamic; or not enough to tell
+    weighted: Estimate  # mean Kendall's τ of two queries, weighted by the attention at stake
+    pairs: int  # effective number of pairs of queries behind it
+    agreement: Estimate  # mean plain τ of two queries over the keys they share
     same_choice: Estimate  # fraction of such pairs that rank the same key first
     explained: Estimate  # fraction of comparisons that one ranking of all keys explains
     by_chance: float  # `explained` for random scores on this graph
@@ -57,14 +63,17 @@ class Head:
         return (
             self.layer or self.kind,
             str(self.head),
-            str(self.agreement),
+            str(self.weighted),
+            f"{self.pairs:,}",
+            str(self.agreement).split(" ")[0],
             str(self.same_choice).split(" ")[0],
             str(self.explained).split(" ")[0],
             f"{self.by_chance:.2f}",
             f"{self.selection.selected:,} of {self.selection.selectable:,}",
             str(self.interaction).split(" ")[0],
             f"{self.effective.value:.1f} of {self.degree:.1f}",
-            self.verdict,
+            str(self.attends),
+            str(self.ranking),
         )
 
 
@@ -78,9 +87,30 @@ class Layer:
     num_queries: int
     num_keys: int
     num_edges: int
-    is_exact: bool  # False if measured on a sample of queries, pairs and comparisons
-    ranking: Tensor  # [K, H]: the keys in each head's one ranking, best first
+    analysed_queries: int  # fewer than num_queries in a large graph
+    analysed_pairs: int  # pairs of analysed queries whose rankings were compared
+    is_exact: bool  # False if measured on a sample of queries, pairs or comparisons
+    seed: int  # of the samples
+    query_contents: int | None  # distinct contents of the queries; None if unknown
+    key_contents: int | None
+    one_ranking: Tensor  # [K, H]: the keys in each head's one ranking, best first
     alike: Mapping[tuple[int, int], Estimate]  # τ between two heads' rankings
+    views: Sequence[LayerAttention]  # the attention of the analysed queries, by call
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What limits the verdicts: a sample of queries, few distinct contents."""
+        notes = []
+        if self.analysed_queries < self.num_queries:
+            notes.append(
+                f"analysed on a random sample of {self.analysed_queries:,} of"
+                f" {self.num_queries:,} queries (seed {self.seed})"
+            )
+        for noun, count in (("queries", self.query_contents), ("keys", self.key_contents)):
+            if count is not None and count < FEW_CONTENTS:
+                contents = "the same content" if count == 1 else f"only {count} distinct contents"
+                notes.append(f"the {noun} have {contents}, so the ranking may differ for others")
+        return tuple(notes)
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,6 +124,15 @@ class Attentiveness:
     def heads(self) -> tuple[Head, ...]:
         return tuple(head for layer in self.layers for head in layer.heads)
 
+    @property
+    def notes(self) -> list[str]:
+        """What limits the verdicts, with the names of the layers."""
+        layers: dict[str, list[str]] = {}
+        for layer in self.layers:
+            for note in layer.notes:
+                layers.setdefault(note, []).append(layer.name or layer.kind)
+        return [f"{', '.join(names)}: {note}." for note, names in layers.items()]
+
     def to_dict(self) -> dict[str, Any]:
         """Plain numbers and strings, for JSON; None where nothing could be measured."""
         return {
@@ -104,17 +143,24 @@ class Attentiveness:
                     "queries": layer.num_queries,
                     "keys": layer.num_keys,
                     "edges": layer.num_edges,
+                    "analysed_queries": layer.analysed_queries,
+                    "analysed_pairs": layer.analysed_pairs,
                     "exact": layer.is_exact,
+                    "seed": layer.seed,
+                    "query_contents": layer.query_contents,
+                    "key_contents": layer.key_contents,
+                    "notes": list(layer.notes),
                     "heads": [asdict(head, dict_factory=_plain) for head in layer.heads],
-                    "ranking": layer.ranking[:MAX_RANKED_KEYS].T.tolist(),  # per head
+                    "one_ranking": layer.one_ranking[:MAX_RANKED_KEYS].T.tolist(),  # per head
                 }
                 for layer in self.layers
             ]
         }
 
     def __str__(self) -> str:
-        """A table with one line per head."""
-        return text_table([COLUMNS, *(head.cells() for head in self.heads)])
+        """A table with one line per head; then the notes on the layers, if any."""
+        table = text_table([COLUMNS, *(head.cells() for head in self.heads)])
+        return "\n".join([table, *self.notes])
 
 
 def _plain(items: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -181,12 +227,9 @@ def measure(
         )
         for name in names
     )
-    if all(head.verdict == UNDECIDED for layer in layers for head in layer.heads):
-        is_single = all(math.isnan(head.degree) for layer in layers for head in layer.heads)
-        not_shared = "no two queries share two keys with different scores"
-        reason = "no query has more than one key" if is_single else not_shared
+    if all(math.isnan(head.degree) for layer in layers for head in layer.heads):
         names = ", ".join(layer.name or layer.kind for layer in layers)
-        raise ValueError(f"there is nothing to compare in {names}: {reason}")
+        raise ValueError(f"there is nothing to compare in {names}: no query has more than one key")
     return Attentiveness(layers, attention)
 
 
@@ -215,17 +258,21 @@ def _sample(rows: Rows, known: list[_Sample], seed: int) -> _Sample:
 
 
 def _layer(
-    views: list[LayerAttention],
+    views: Sequence[LayerAttention],
     labels: Tensor | None,
     noise: Tensor | None,
     samples: list[_Sample],
     seed: int,
 ) -> Layer:
     _check(views)
+    every, views = views, subset(views, seed)
+    ends = [view.query.cpu() for view in every], [view.key.cpu() for view in every]
+    num_queries, num_keys = (len(renumber(each)[1]) for each in ends)
     rows = rows_of(views)
     sample = _sample(rows, samples, seed)
     pairs, comparisons, resampling = sample.pairs, sample.comparisons, sample.resampling
-    agreed, chosen = agreement(rows, pairs, resampling)
+    agreed = agreement(rows, pairs, resampling)
+    query_contents = distinct([view.query_codes for view in views])
     inner, effects = interaction(rows, resampling)
     predicted, positions = explained(rows, comparisons, effects, resampling)
     picked = selection(rows, sample.selectable, resampling)
@@ -237,9 +284,12 @@ def _layer(
             layer=views[0].layer,
             kind=views[0].kind,
             head=h,
-            verdict=verdict(agreed[h].value, chosen[h].value, effective[h].value, degree),
-            agreement=agreed[h],
-            same_choice=chosen[h],
+            attends=judge_focus(effective[h], degree),
+            ranking=judge_ranking(agreed.weighted[h], agreed.num_pairs[h], query_contents),
+            weighted=agreed.weighted[h],
+            pairs=agreed.num_pairs[h],
+            agreement=agreed.plain[h],
+            same_choice=agreed.same_choice[h],
             explained=predicted[h],
             by_chance=sample.by_chance,
             selection=picked[h],
@@ -258,16 +308,22 @@ def _layer(
         name=views[0].layer,
         kind=views[0].kind,
         heads=heads,
-        num_queries=rows.num_queries,
-        num_keys=rows.num_keys,
-        num_edges=sum(len(view.query) for view in views),
-        is_exact=pairs.is_exact and comparisons.is_exact,
-        ranking=rows.key_id[positions.argsort(0)],
+        num_queries=num_queries,
+        num_keys=num_keys,
+        num_edges=sum(len(view.query) for view in every),
+        analysed_queries=rows.num_queries,
+        analysed_pairs=len(pairs),
+        is_exact=views is every and pairs.is_exact and comparisons.is_exact,
+        seed=seed,
+        query_contents=query_contents,
+        key_contents=distinct([view.key_codes for view in views]),
+        one_ranking=rows.key_id[positions.argsort(0)],
         alike=between,
+        views=views,
     )
 
 
-def _check(views: list[LayerAttention]) -> None:
+def _check(views: Sequence[LayerAttention]) -> None:
     name = views[0].layer or views[0].kind
     if len({view.num_heads for view in views}) > 1:
         raise ValueError(f"layer {name!r} must have the same number of heads in every call")
@@ -289,7 +345,10 @@ def _by_chance(rows: Rows, comparisons: Comparisons, resampling: Resampling, see
 
 
 def masses(
-    views: list[LayerAttention], labels: Tensor | None, noise: Tensor | None, resampling: Resampling
+    views: Sequence[LayerAttention],
+    labels: Tensor | None,
+    noise: Tensor | None,
+    resampling: Resampling,
 ) -> tuple[Sequence[Mass | None], Sequence[Mass | None], Sequence[Mass | None]]:
     """Attention on self-loops, on same-label edges (self-loops left out), and on noise edges."""
     nothing = [None] * views[0].num_heads

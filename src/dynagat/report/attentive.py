@@ -4,42 +4,58 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
 from dynagat.analysis.resample import two_digits
+from dynagat.analysis.verdict import words_of
 from dynagat.report import wording
 from dynagat.report.parts import Table
 from dynagat.report.results import full_name
 from dynagat.report.rows import Row
 
-COLUMNS = ("settings", "mechanism", "heads", "n", "agreement τ", "same choice", "one ranking",
-           "by chance", "selected keys", "interaction", "neighbours", "verdicts")  # fmt: skip
+COLUMNS = ("settings", "mechanism", "heads", "n", "weighted τ", "plain τ", "same choice",
+           "one ranking", "by chance", "selected keys", "interaction", "neighbours", "attends?",
+           "ranking")  # fmt: skip
 LEGEND = (
-    "Means over the heads of all runs. Agreement: Kendall's τ between two queries over the keys"
-    " they share; 1 if static. Same choice: how often they rank the same key first. One ranking:"
-    " fraction of comparisons that a single order of all keys explains, and that of random scores."
-    " Selected keys: those that some query ranks first, of those that could be. Interaction:"
-    " fraction of the scores' variance that is due neither to the query nor to the key alone."
-    " Neighbours: effective number, of the degree."
+    "Means over the heads of all runs. Plain τ: Kendall's τ between two queries over the keys they"
+    " share; 1 if static. Weighted τ: the same, but keys with nearly equal weights hardly count."
+    " Same choice: how often they rank the same key first. One ranking: fraction of comparisons"
+    " that a single order of all keys explains, and that of random scores. Selected keys: those"
+    " that some query ranks first, of those that could be. Interaction: fraction of the scores'"
+    " variance that is due neither to the query nor to the key alone. Neighbours: effective number,"
+    " of the degree; attends?: whether it is less than 99 % of the degree. Ranking: whether it"
+    " depends on the query, by the weighted τ."
+)
+WITHOUT_WEIGHTED = (
+    " Runs without a weighted τ were recorded before it existed; their ranking is judged by the"
+    " smaller of plain τ and same choice, which also count keys with nearly equal weights."
 )
 
 
 def attentive_table(family: Sequence[Row]) -> Table | None:
     """The rows of one family; None if the microscope measured none of their runs."""
-    lines = [_cells(row, heads) for row in family if (heads := measured_heads(row))]
-    if not lines:
+    measured = [(row, heads) for row in family if (heads := measured_heads(row))]
+    if not measured:
         return None
     title = f"How attentive ({full_name(family[0])})"
-    return Table.of(title, COLUMNS, lines, text_columns=2, legend=LEGEND)
+    is_old = any("weighted" not in head for _, heads in measured for head in heads)
+    legend = LEGEND + WITHOUT_WEIGHTED if is_old else LEGEND
+    lines = [_cells(row, heads) for row, heads in measured]
+    return Table.of(title, COLUMNS, lines, text_columns=2, legend=legend)
 
 
 def measured_heads(row: Row) -> list[dict[str, Any]]:
-    """Every head of every run that the microscope measured; a glance gives no verdict."""
+    """Every head of every run that the microscope measured; a glance measures no ranking."""
     analyses = [run.exhibits.get("microscope") or {} for run in row.runs]
     layers = [layer for each in analyses for layer in each.get("layers", ())]
-    return [head for layer in layers for head in layer["heads"] if "verdict" in head]
+    return [head for layer in layers for head in layer["heads"] if "agreement" in head]
+
+
+def count_words(words: Iterable[str]) -> str:
+    """ "478 uniform, 32 attends" """
+    return ", ".join(f"{number} {word}" for word, number in Counter(words).most_common())
 
 
 def _cells(row: Row, heads: list[dict[str, Any]]) -> list[str]:
@@ -51,13 +67,14 @@ def _cells(row: Row, heads: list[dict[str, Any]]) -> list[str]:
         value = sum(known) / len(known)
         return two_digits(value) if digits == 2 else f"{value:.{digits}f}"
 
-    verdicts = Counter(head["verdict"] for head in heads)
+    focuses, rankings = zip(*map(words_of, heads), strict=True)
     runs = sum(bool(measured_heads(replace(row, runs=(run,)))) for run in row.runs)
     return [
         row.label,
         wording.name_of(row.mechanism),
         str(row.heads),
         str(runs),
+        mean(lambda head: head["weighted"]["value"] if "weighted" in head else None),
         mean(lambda head: head["agreement"]["value"]),
         mean(lambda head: head["same_choice"]["value"]),
         mean(lambda head: head["explained"]["value"]),
@@ -66,5 +83,6 @@ def _cells(row: Row, heads: list[dict[str, Any]]) -> list[str]:
         mean(lambda head: head["interaction"]["value"]),
         f"{mean(lambda head: head['effective']['value'], 1)} of "
         f"{mean(lambda head: head['degree'], 1)}",
-        ", ".join(f"{count} {words}" for words, count in verdicts.most_common()),
+        count_words(focuses),
+        count_words(rankings),
     ]
