@@ -33,7 +33,7 @@ def uniform() -> Attentiveness:
 
 def dictionary(mechanism: str, heads: int = 1) -> Attentiveness:
     """Trained on DictionaryLookup, in which each query needs a different key."""
-    (settings,) = grid(DICTIONARY_LOOKUP.settings, [f"k={K}", "max_rounds=30", f"heads={heads}"])
+    (settings,) = grid(DICTIONARY_LOOKUP.settings, [f"k={K}", "max_rounds=10", f"heads={heads}"])
     benchmark = DICTIONARY_LOOKUP.with_settings(settings)
     record = run(benchmark, mechanism, 0)
     assert record.weights is not None
@@ -93,7 +93,7 @@ def line(name: str, result: Attentiveness) -> str:
     """The range over the heads, and the number of heads with each verdict."""
     columns = [
         [getattr(head, number).value for head in result.heads]
-        for number in ("weighted", "agreement", "same_choice")
+        for number in ("weighted_agreement", "agreement", "same_choice")
     ]
     columns.append([head.effective.value / head.degree for head in result.heads])
     words = [[head.attends.word for head in result.heads],
@@ -114,9 +114,8 @@ def interval(values: list[float]) -> str:
 
 
 if __name__ == "__main__":
-    print(
-        "| head | weighted τ | plain τ | same choice | neighbours / degree | attends? | ranking |"
-    )
+    names = "weighted agreement", "agreement τ", "same choice", "neighbours / degree"
+    print(f"| head | {' | '.join(names)} | attends? | ranking |")
     print("| --- | ---: | ---: | ---: | ---: | --- | --- |")
     for name, measure in CASES.items():
         torch.manual_seed(0)

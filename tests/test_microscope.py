@@ -66,7 +66,15 @@ def measured_or_empty(*args, **options) -> tuple[Head, ...]:
 def numbers_of(head: Head) -> dict[str, float]:
     """All measurements that involve no sampling."""
     masses = {name: getattr(head, name) for name in ("self_loops", "same_label", "noise")}
-    names = ("weighted", "agreement", "same_choice", "interaction", "entropy", "effective", "alike")
+    names = (
+        "weighted_agreement",
+        "agreement",
+        "same_choice",
+        "interaction",
+        "entropy",
+        "effective",
+        "alike",
+    )
     return {
         **{name: getattr(head, name).value for name in names},
         **{name: mass.attention.value for name, mass in masses.items() if mass is not None},
@@ -112,7 +120,7 @@ def test_every_gat_head_is_static_whatever_its_weights(
         assert is_one_or_nan(head.same_choice)
         assert is_one_or_nan(head.explained)
         assert is_one_or_nan(head.agreement)
-        assert is_one_or_nan(head.weighted)
+        assert is_one_or_nan(head.weighted_agreement)
         assert head.ranking.word == ("static" if head.pairs >= 20 else "not enough to tell")
 
 
@@ -221,21 +229,26 @@ def test_three_queries_by_hand() -> None:
     assert head.degree == 3
 
 
-def test_the_weighted_tau_by_hand() -> None:
-    """Queries ab c: each comparison counts by the product of the weight differences, and a pair by
-    the root of its largest product."""
-    weights = torch.tensor([[0.6, 0.3, 0.1], [0.5, 0.1, 0.4], [0.2, 0.7, 0.1]])
-    head = head_of(weights.log())
-    products = {  # of ab, ac, bc for each pair of queries, positive if they agree
-        (0, 1): (0.3 * 0.4, 0.5 * 0.1, -0.2 * 0.3),
-        (0, 2): (-0.3 * 0.5, 0.5 * 0.1, 0.2 * 0.6),
-        (1, 2): (-0.4 * 0.5, 0.1 * 0.1, -0.3 * 0.6),
-    }
-    taus = [sum(each) / sum(map(abs, each)) for each in products.values()]
-    stakes = [max(map(abs, each)) ** 0.5 for each in products.values()]
-    mean = sum(s * t for s, t in zip(stakes, taus, strict=True)) / sum(stakes)
-    assert head.weighted.value == pytest.approx(mean, abs=1e-6)
-    assert head.pairs == round(sum(stakes) ** 2 / sum(each**2 for each in stakes)) == 3
+def test_the_weighted_agreement_by_hand() -> None:
+    """Sums of products of centred weights, of all pairs; relative to those of sorted weights."""
+    weights = [[0.6, 0.3, 0.1], [0.5, 0.1, 0.4], [0.2, 0.7, 0.1]]
+    centred = np.array(weights) - 1 / 3
+    pairs = list(itertools.combinations(centred, 2))
+    largest = [np.sort(one) @ np.sort(other) for one, other in pairs]
+    head = head_of(torch.tensor(weights).log())
+    expected = sum(one @ other for one, other in pairs) / sum(largest)
+    assert head.weighted_agreement.value == pytest.approx(expected, abs=1e-6)
+    assert head.pairs == round(sum(largest) ** 2 / sum(each**2 for each in largest)) == 3
+
+
+def test_parallel_edges_do_not_change_the_order_of_keys() -> None:
+    """The third query has two edges to its second choice, with more weight together."""
+    query, key = torch.tensor([[0, 0, 1, 1, 2, 2, 2], [0, 1, 0, 1, 0, 1, 1]])
+    scores = torch.tensor([2.0, 1, 2, 1, 2, 1, 1])[:, None]
+    weight = torch.tensor([0.6, 0.4, 0.6, 0.4, 0.45, 0.275, 0.275])[:, None]
+    loops = torch.zeros(7, dtype=torch.bool)
+    view = LayerAttention("layer", "Any", query, key, torch.arange(7), loops, weight, scores)
+    assert measure(attention_of(view)).heads[0].weighted_agreement == Estimate(1.0, 1.0, 1.0)
 
 
 def test_a_condorcet_cycle_is_explained_in_five_of_nine_comparisons() -> None:
@@ -275,7 +288,7 @@ def test_each_query_counts_equally_in_the_one_ranking() -> None:
 
 def test_the_ranking_lists_keys_best_first() -> None:
     layer = measure(attention_of(view_of([[1, 3, 2], [0, 9, 5]]))).layers[0]
-    assert layer.ranking[:, 0].tolist() == [1, 2, 0]
+    assert layer.one_ranking[:, 0].tolist() == [1, 2, 0]
 
 
 @few
@@ -502,7 +515,7 @@ def estimates_of(rows: Rows, seed: int = 0) -> dict[str, list[Estimate]]:
     inner, effects = interaction(rows, draws)
     entropy, effective, _ = sharpness(rows, draws)
     predicted, _ = explained(rows, comparisons, effects, draws)
-    result = {"weighted": agreed.weighted, "agreement": agreed.plain}
+    result = {"weighted": agreed.weighted, "agreement": agreed.tau}
     result |= {"same choice": agreed.same_choice, "explained": predicted}
     return result | {"interaction": inner, "entropy": entropy, "effective": effective}
 
@@ -658,5 +671,4 @@ def test_samples_of_a_static_head_are_exactly_static(small_limits) -> None:
             assert head.agreement == Estimate(1.0, 1.0, 1.0)
             assert is_one_or_nan(head.same_choice)
             assert head.explained == Estimate(1.0, 1.0, 1.0)
-            assert head.weighted == Estimate(1.0, 1.0, 1.0)
-            assert head.ranking.word == "static"
+            assert head.weighted_agreement == Estimate(1.0, 1.0, 1.0)

@@ -1,15 +1,17 @@
-"""Do two queries rank their shared keys in the same order? Kendall's τ, weighted by attention and
-plain, and the same first choice.
+"""Do two queries rank their shared keys in the same order? Agreement weighted by attention,
+Kendall's τ, and the same first choice.
 
-For two queries and the keys they share, τ = (concordant - discordant) / (concordant + discordant)
-over comparisons of keys that are tied in neither ranking. The plain τ counts comparisons. The
-weighted τ adds up the attention at stake in them: for queries i and i' and keys a and b,
+For two queries i and i' with weights α over the keys they share,
 
-    stake = |α_ia - α_ib| · |α_i'a - α_i'b|
+    weighted agreement = Σ_j (α_ij - mean α_i) (α_i'j - mean α_i') / the same with both α sorted
 
-so that the order of keys with nearly equal weights hardly matters. A pair of queries counts in the
-mean of weighted τ by √(largest stake of its comparisons), in the mean of plain τ like every other.
-Static attention has no discordant comparison, so both τ are exactly 1.
+is the covariance of their attention relative to the covariance if both ranked the keys in the same
+order, which is the largest possible. The mean over pairs of queries is the ratio of the sums, so
+that keys with nearly equal weights, and pairs with hardly any attention on shared keys, hardly
+count. It is 1 if all queries have the same order, and 0 if their attention is unrelated.
+
+τ = (concordant - discordant) / (concordant + discordant) counts all comparisons of two keys that
+are tied in neither ranking. Static attention has no discordant comparison: both are exactly 1.
 """
 
 from __future__ import annotations
@@ -25,8 +27,8 @@ from dynagat.analysis.rows import Rows, signs
 
 MAX_WEDGES = 1_000_000  # up to this many (query, key, query) triples, all pairs are used
 MAX_PAIRS = 20_000  # sample size otherwise
-MAX_SHARED = 32  # keys compared per pair; a random subset if it shares more
-TINY = torch.finfo(torch.float32).tiny
+MAX_SHARED = 32  # keys compared for τ per pair; a random subset if it shares more
+MAX_KEYS = 2_000_000  # shared keys of all pairs; fewer pairs are used if they share more
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,35 +50,32 @@ class Pairs:
 class Agreement(NamedTuple):
     """One entry per head."""
 
-    weighted: list[Estimate]  # mean weighted τ over pairs of queries
-    num_pairs: list[int]  # effective number of pairs behind it
-    plain: list[Estimate]  # mean τ
+    weighted: list[Estimate]
+    num_pairs: list[int]  # effective number of pairs of queries behind `weighted`
+    tau: list[Estimate]  # mean over pairs of queries
     same_choice: list[Estimate]  # see `_choices`
 
 
 def agreement(rows: Rows, pairs: Pairs, resampling: Resampling) -> Agreement:
     """Compare the rankings of the two queries of each pair."""
-    weighted, stake, plain, is_comparable = _taus(rows, pairs)
-    is_same, could_be = _choices(rows, pairs)
     share = pairs.share[:, None]
-    stake, is_comparable, could_be = (each * share for each in (stake, is_comparable, could_be))
 
-    def mean(values: Tensor, weights: Tensor) -> list[Estimate]:
-        return resampling.pairs(values * weights, weights, pairs.first, pairs.second)
+    def mean(above: Tensor, below: Tensor) -> list[Estimate]:
+        return resampling.pairs(above * share, below * share, pairs.first, pairs.second)
 
+    covariance, largest = _covariances(rows, pairs)
     return Agreement(
-        mean(weighted, stake),
-        _effective_count(stake),
-        mean(plain, is_comparable),
-        mean(is_same, could_be),
+        mean(covariance, largest),
+        _effective_count(largest * share),
+        mean(*_taus(rows, pairs)),
+        mean(*_choices(rows, pairs)),
     )
 
 
-def _effective_count(stake: Tensor) -> list[int]:
-    """(Σ stake)² / Σ stake² per head: the number of pairs if all have the same stake."""
-    relative = (stake / stake.amax(0).clamp_min(TINY)).double() if len(stake) else stake
-    count = relative.sum(0).square() / relative.square().sum(0).clamp_min(1)
-    return count.round().long().tolist()
+def _effective_count(weight: Tensor) -> list[int]:
+    """(Σ weight)² / Σ weight² per head: the number of pairs if all have the same weight."""
+    count = weight.sum(0).square() / weight.square().sum(0)
+    return count.nan_to_num(0).round().long().tolist()
 
 
 def find_pairs(rows: Rows, seed: int = 0) -> Pairs:
@@ -152,10 +151,12 @@ def _find_shared(rows: Rows, first: Tensor, second: Tensor, times: Tensor, is_ex
 
 
 def _subsample(pairs: Pairs, generator: torch.Generator) -> Pairs:
-    """At most MAX_PAIRS pairs, with at most MAX_SHARED compared keys each."""
+    """At most MAX_PAIRS pairs and MAX_KEYS shared keys, at most MAX_SHARED of them compared."""
     is_exact = pairs.is_exact
-    if len(pairs) > MAX_PAIRS:
-        chosen = torch.randperm(len(pairs), generator=generator)[:MAX_PAIRS].sort().values
+    if len(pairs) > MAX_PAIRS or len(pairs.pair) > MAX_KEYS:
+        chosen = torch.randperm(len(pairs), generator=generator)[:MAX_PAIRS]
+        shared = torch.bincount(pairs.pair, minlength=len(pairs))[chosen]
+        chosen = chosen[shared.cumsum(0) <= MAX_KEYS].sort().values
         pairs, is_exact = _take(pairs, chosen), False
     order = torch.rand(len(pairs.pair), generator=generator).argsort()
     order = order[torch.sort(pairs.pair[order], stable=True).indices]  # by pair, shuffled within
@@ -175,35 +176,56 @@ def _take(pairs: Pairs, chosen: Tensor) -> Pairs:
     return Pairs(first, second, share, pair, edge, torch.arange(len(pair)), pairs.is_exact)
 
 
-def _taus(rows: Rows, pairs: Pairs) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Per pair and head, [P, H]: weighted τ and its stake; plain τ, and whether any comparison is
-    not a tie. A τ is 0 if it is undefined."""
+def _covariances(rows: Rows, pairs: Pairs) -> tuple[Tensor, Tensor]:
+    """Per pair and head, [P, H]: the covariance of the two queries' attention over the keys they
+    share, times the number of these keys; and the largest possible one."""
+    count = torch.bincount(pairs.pair, minlength=len(pairs))
+    begin = count.cumsum(0) - count
+    per_edge = rows.weight / rows.times[:, None]  # of parallel edges, the mean
+    result = torch.zeros(2, len(pairs), rows.num_heads, dtype=torch.double)
+    for size in count.unique().tolist():
+        for some in (count == size).nonzero()[:, 0].split(max(1, 1_000_000 // size)):
+            edge = pairs.edge[:, begin[some, None] + torch.arange(size)]  # [2, p, size]
+            score, weight = rows.score[edge], per_edge[edge].double()  # [2, p, size, H]
+            weight -= weight.mean(2, keepdim=True)
+            by_second = score[1].argsort(dim=1, stable=True)
+            first, second = (each.gather(1, by_second) for each in weight)
+            # Ties of the first query are in the order of the second.
+            order = score[0].gather(1, by_second).argsort(dim=1, stable=True)
+            first, moved = (each.gather(1, order) for each in (first, second))
+            most = (first * second).sum(1).clamp_min(0)
+            actual = torch.minimum((first * moved).sum(1), most)
+            result[0, some] = torch.where(_is_ascending(score[1], by_second, order), most, actual)
+            result[1, some] = most
+    covariance, largest = result
+    return covariance, largest
+
+
+def _is_ascending(score: Tensor, *orders: Tensor) -> Tensor:
+    """[p, size, H] -> [p, H]: are the scores ascending in this order? Then both queries have the
+    same order, whatever the rounding of their weights."""
+    for order in orders:
+        score = score.gather(1, order)
+    return (score[:, 1:] >= score[:, :-1]).all(1)
+
+
+def _taus(rows: Rows, pairs: Pairs) -> tuple[Tensor, Tensor]:
+    """τ of each pair and head, [P, H]; and whether any comparison is not a tie (else τ is 0)."""
     count = torch.bincount(pairs.pair[pairs.compared], minlength=len(pairs))
     begin = count.cumsum(0) - count
-    result = torch.zeros(4, len(pairs), rows.num_heads)
+    tau = torch.zeros(len(pairs), rows.num_heads)
+    is_comparable = torch.zeros(len(pairs), rows.num_heads)
     for size in count.unique().tolist():
-        upper = torch.triu_indices(size, size, 1)
-        for some in (count == size).nonzero()[:, 0].split(max(1, 1_000_000 // size**2)):
+        for some in (count == size).nonzero()[:, 0].split(max(1, 4_000_000 // size**2)):
             at = pairs.compared[begin[some, None] + torch.arange(size)]  # [p, size]
-            sides = [_compare(rows, pairs.edge[side, at], upper) for side in (0, 1)]
-            (left, left_gap), (right, right_gap) = sides
-            both, gaps = left * right, left_gap * right_gap  # [p, comparisons, H]
-            stakes = gaps * both.abs()
-            total, staked = both.abs().sum(1), stakes.sum(1)
-            result[0, some] = torch.where(staked > 0, (both * gaps).sum(1) / staked, 0)
-            result[1, some] = stakes.amax(1).sqrt()
-            result[2, some] = both.sum(1) / total.clamp_min(1)
-            result[3, some] = (total > 0).float()
-    weighted, stake, plain, is_comparable = result
-    return weighted, stake, plain, is_comparable
-
-
-def _compare(rows: Rows, edge: Tensor, upper: Tensor) -> tuple[Tensor, Tensor]:
-    """The comparisons of some edges of a query, [p, size] -> [p, comparisons, H]: which key has
-    the higher score, and the difference of the weights."""
-    score, weight = rows.score[edge], rows.weight[edge].float()
-    gap = (weight[:, upper[0]] - weight[:, upper[1]]).abs_()
-    return signs(score[:, upper[0]], score[:, upper[1]]), gap
+            left, right = (rows.score[pairs.edge[side, at]] for side in (0, 1))  # [p, size, H]
+            upper = torch.triu_indices(size, size, 1)
+            both = signs(left[:, upper[0]], left[:, upper[1]])
+            both *= signs(right[:, upper[0]], right[:, upper[1]])
+            total = both.abs().sum(1)
+            tau[some] = both.sum(1) / total.clamp_min(1)
+            is_comparable[some] = (total > 0).float()
+    return tau, is_comparable
 
 
 def _choices(rows: Rows, pairs: Pairs) -> tuple[Tensor, Tensor]:

@@ -28,8 +28,8 @@ from dynagat.analysis.verdict import Verdict, judge_focus, judge_ranking
 MAX_RANKED_KEYS = 20  # keys of a ranking that to_dict contains
 FEW_CONTENTS = 10  # of queries or keys: a note says so if there are fewer
 
-COLUMNS = ("layer", "head", "weighted τ", "pairs", "plain τ", "same choice", "one ranking",
-           "(chance)", "selected keys", "interaction", "neighbours", "attends?",
+COLUMNS = ("layer", "head", "weighted agreement", "pairs", "agreement τ", "same choice",
+           "one ranking", "(chance)", "selected keys", "interaction", "neighbours", "attends?",
            "ranking")  # fmt: skip
 
 
@@ -42,9 +42,9 @@ class Head:
     head: int
     attends: Verdict  # attends or uniform
     ranking: Verdict  # static, mixed or dynamic; or not enough to tell
-    weighted: Estimate  # mean Kendall's τ of two queries, weighted by the attention at stake
+    weighted_agreement: Estimate  # of two queries on the order of the keys they share, by weight
     pairs: int  # effective number of pairs of queries behind it
-    agreement: Estimate  # mean plain τ of two queries over the keys they share
+    agreement: Estimate  # mean Kendall's τ of two queries over the keys they share
     same_choice: Estimate  # fraction of such pairs that rank the same key first
     explained: Estimate  # fraction of comparisons that one ranking of all keys explains
     by_chance: float  # `explained` for random scores on this graph
@@ -63,7 +63,7 @@ class Head:
         return (
             self.layer or self.kind,
             str(self.head),
-            str(self.weighted),
+            str(self.weighted_agreement),
             f"{self.pairs:,}",
             str(self.agreement).split(" ")[0],
             str(self.same_choice).split(" ")[0],
@@ -286,9 +286,9 @@ def _layer(
             head=h,
             attends=judge_focus(effective[h], degree),
             ranking=judge_ranking(agreed.weighted[h], agreed.num_pairs[h], query_contents),
-            weighted=agreed.weighted[h],
+            weighted_agreement=agreed.weighted[h],
             pairs=agreed.num_pairs[h],
-            agreement=agreed.plain[h],
+            agreement=agreed.tau[h],
             same_choice=agreed.same_choice[h],
             explained=predicted[h],
             by_chance=sample.by_chance,

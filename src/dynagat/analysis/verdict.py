@@ -4,10 +4,9 @@ Neither verdict overrules the other: a head may be uniform and static, or attend
 
 attends   uniform              the effective number of neighbours is at least 99 % of the degree
           attends              it is smaller: some neighbours get more attention than others
-ranking   static               the weighted τ is at least 0.95: two queries order the keys alike in
-                               97.5 % of the attention at stake
-          mixed                the weighted τ is at least 0.5
-          dynamic              the weighted τ is lower
+ranking   static               the weighted agreement is at least 0.99
+          mixed                it is at least 0.5
+          dynamic              it is lower
           not enough to tell   fewer than 20 pairs of queries, or all queries have equal contents
 
 `docs/microscope.md` lists the known cases from which these limits were chosen.
@@ -27,8 +26,8 @@ STATIC, MIXED, DYNAMIC = "static", "mixed", "dynamic"
 UNKNOWN = "not enough to tell"
 
 LEAST_UNIFORM = 0.99  # effective neighbours / degree
-LEAST_STATIC, LEAST_MIXED = 0.95, 0.5  # weighted τ
-MIN_PAIRS = 20  # with fewer, a single pair with τ = 0 takes a mean of 1 below LEAST_STATIC
+LEAST_STATIC, LEAST_MIXED = 0.99, 0.5  # weighted agreement
+MIN_PAIRS = 20  # with fewer, a single pair counts for more than 5 %
 
 # The words of each axis and the lowest value of each, in descending order.
 FOCUS = ((UNIFORM, LEAST_UNIFORM), (ATTENDS, -math.inf))
@@ -52,12 +51,12 @@ def judge_focus(effective: Estimate, degree: float) -> Verdict:
     return _judge(share, FOCUS)
 
 
-def judge_ranking(weighted: Estimate, pairs: int, query_contents: int | None) -> Verdict:
-    """From the weighted τ, the number of pairs of queries behind it and, if known, the number of
-    distinct contents of the queries."""
+def judge_ranking(agreement: Estimate, pairs: int, query_contents: int | None) -> Verdict:
+    """From the weighted agreement, the number of pairs of queries behind it and, if known, the
+    number of distinct contents of the queries."""
     if pairs < MIN_PAIRS or query_contents == 1:
         return Verdict(UNKNOWN)
-    return _judge(weighted, RANKING)
+    return _judge(agreement, RANKING)
 
 
 def _judge(estimate: Estimate, scale: tuple[tuple[str, float], ...]) -> Verdict:
@@ -73,9 +72,9 @@ def _judge(estimate: Estimate, scale: tuple[tuple[str, float], ...]) -> Verdict:
 
 
 def words_of(head: Mapping[str, Any]) -> tuple[str, str]:
-    """The two words of a stored head. Records from before the weighted τ have none; their ranking
-    is judged by the smaller of the plain τ and the fraction of equal first choices."""
-    if "weighted" in head:
+    """The two words of a stored head. Older records lack the weighted agreement; their ranking
+    is judged by the smaller of Kendall's τ and the fraction of equal first choices."""
+    if "weighted_agreement" in head:
         return head["attends"]["word"], head["ranking"]["word"]
     numbers = (head["agreement"]["value"], head["same_choice"]["value"])
     tau, same = (math.nan if each is None else each for each in numbers)

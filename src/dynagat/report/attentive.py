@@ -15,22 +15,24 @@ from dynagat.report.parts import Table
 from dynagat.report.results import full_name
 from dynagat.report.rows import Row
 
-COLUMNS = ("settings", "mechanism", "heads", "n", "weighted τ", "plain τ", "same choice",
-           "one ranking", "by chance", "selected keys", "interaction", "neighbours", "attends?",
-           "ranking")  # fmt: skip
+COLUMNS = ("settings", "mechanism", "heads", "n", "weighted agreement", "agreement τ",
+           "same choice", "one ranking", "by chance", "selected keys", "interaction", "neighbours",
+           "attends?", "ranking")  # fmt: skip
 LEGEND = (
-    "Means over the heads of all runs. Plain τ: Kendall's τ between two queries over the keys they"
-    " share; 1 if static. Weighted τ: the same, but keys with nearly equal weights hardly count."
-    " Same choice: how often they rank the same key first. One ranking: fraction of comparisons"
-    " that a single order of all keys explains, and that of random scores. Selected keys: those"
-    " that some query ranks first, of those that could be. Interaction: fraction of the scores'"
-    " variance that is due neither to the query nor to the key alone. Neighbours: effective number,"
-    " of the degree; attends?: whether it is less than 99 % of the degree. Ranking: whether it"
-    " depends on the query, by the weighted τ."
+    "Means over the heads of all runs. Weighted agreement: covariance of two queries' attention"
+    " over the keys they share, relative to that of two queries with the same order; 1 if static."
+    " Agreement τ: Kendall's τ of the two orders, in which nearly equal weights count as much as"
+    " others. Same choice: how often they rank the same key first. One ranking: fraction of"
+    " comparisons that a single order of all keys explains, and that of random scores. Selected"
+    " keys: those that some query ranks first, of those that could be. Interaction: fraction of the"
+    " scores' variance that is due neither to the query nor to the key alone. Neighbours: effective"
+    " number, of the degree. Attends?: uniform if it is at least 99 % of the degree. Ranking: does"
+    " it depend on the query?"
 )
-WITHOUT_WEIGHTED = (
-    " Runs without a weighted τ were recorded before it existed; their ranking is judged by the"
-    " smaller of plain τ and same choice, which also count keys with nearly equal weights."
+OLDER = (
+    " Runs without a weighted agreement were recorded before it existed. Their ranking is judged by"
+    " the smaller of agreement τ and same choice, which can make a head look more dynamic than its"
+    " attention is."
 )
 
 
@@ -40,8 +42,8 @@ def attentive_table(family: Sequence[Row]) -> Table | None:
     if not measured:
         return None
     title = f"How attentive ({full_name(family[0])})"
-    is_old = any("weighted" not in head for _, heads in measured for head in heads)
-    legend = LEGEND + WITHOUT_WEIGHTED if is_old else LEGEND
+    is_old = any("weighted_agreement" not in head for _, heads in measured for head in heads)
+    legend = LEGEND + OLDER if is_old else LEGEND
     lines = [_cells(row, heads) for row, heads in measured]
     return Table.of(title, COLUMNS, lines, text_columns=2, legend=legend)
 
@@ -74,7 +76,11 @@ def _cells(row: Row, heads: list[dict[str, Any]]) -> list[str]:
         wording.name_of(row.mechanism),
         str(row.heads),
         str(runs),
-        mean(lambda head: head["weighted"]["value"] if "weighted" in head else None),
+        mean(
+            lambda head: (
+                head["weighted_agreement"]["value"] if "weighted_agreement" in head else None
+            )
+        ),
         mean(lambda head: head["agreement"]["value"]),
         mean(lambda head: head["same_choice"]["value"]),
         mean(lambda head: head["explained"]["value"]),

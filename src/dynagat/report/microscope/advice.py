@@ -171,7 +171,7 @@ def _why_focus(head: Head) -> str:
 def _why_ranking(head: Head) -> str:
     if head.ranking.word == UNKNOWN:
         return _why_unknown(head)
-    if head.weighted.value == 1:
+    if head.weighted_agreement.value == 1:
         return f"All of {head.pairs:,} pairs of queries rank the keys they share in the same order."
     limits = {
         STATIC: f"at least {LEAST_STATIC}",
@@ -179,7 +179,8 @@ def _why_ranking(head: Head) -> str:
         DYNAMIC: f"less than {LEAST_MIXED}",
     }
     pairs, limit = f"of {head.pairs:,} pairs of queries", limits[head.ranking.word]
-    return f"The weighted τ {pairs} is {tau(head.weighted.value)}: {limit}{_unsure(head.ranking)}."
+    value = agreement_text(head.weighted_agreement.value)
+    return f"The weighted agreement {pairs} is {value}: {limit}{_unsure(head.ranking)}."
 
 
 def _why_unknown(head: Head) -> str:
@@ -195,7 +196,7 @@ def _unsure(verdict: Verdict) -> str:
     return f", but the confidence interval includes {others}" if others else ""
 
 
-def tau(value: float) -> str:
+def agreement_text(value: float) -> str:
     """Two decimals, or three if two would hide on which side of a limit it is."""
     text = f"{value:.2f}"
     is_limit = float(text) in (LEAST_STATIC, LEAST_MIXED, 1.0) and value != 1

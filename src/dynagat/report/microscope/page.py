@@ -21,9 +21,9 @@ from dynagat.report.microscope.advice import (
     MEANINGS,
     RANKINGS,
     advise,
+    agreement_text,
     answer,
     setting,
-    tau,
     why,
 )
 from dynagat.report.microscope.edge_sets import EdgeSet, edge_sets_of
@@ -115,8 +115,10 @@ def _names(layer: Layer) -> dict[str, Any]:
 
 
 def _lowest(heads: Sequence[Head]) -> float:
-    """The lower end of the τ axis: 0, or the next lower quarter below all intervals."""
-    lows = [head.weighted.low for head in heads if not math.isnan(head.weighted.low)]
+    """The lower end of the axis: 0, or the next lower quarter below all intervals."""
+    lows = [
+        head.weighted_agreement.low for head in heads if not math.isnan(head.weighted_agreement.low)
+    ]
     return max(-1.0, math.floor(4 * min([0.0, *lows])) / 4)
 
 
@@ -141,7 +143,7 @@ def _layer(layer: Layer, sharpness: list[Sharpness], lowest: float) -> dict[str,
 
 
 def _head(head: Head, sharpness: Sharpness, lowest: float) -> dict[str, Any]:
-    weighted = head.weighted
+    agreement = head.weighted_agreement
     return {
         "head": head.head,
         "ranking": head.ranking,
@@ -150,10 +152,10 @@ def _head(head: Head, sharpness: Sharpness, lowest: float) -> dict[str, Any]:
         "words": _words(head),
         "css": _classes(head),
         "why": why(head),
-        "tau": NOTHING if math.isnan(weighted.value) else tau(weighted.value),
-        "at": None if math.isnan(weighted.value) else _at(weighted.value, lowest),
-        "from": _at(weighted.high, lowest) if not math.isnan(weighted.high) else 0,
-        "to": _at(weighted.low, lowest) if not math.isnan(weighted.low) else 0,
+        "agreement": NOTHING if math.isnan(agreement.value) else agreement_text(agreement.value),
+        "at": None if math.isnan(agreement.value) else _at(agreement.value, lowest),
+        "from": _at(agreement.high, lowest) if not math.isnan(agreement.high) else 0,
+        "to": _at(agreement.low, lowest) if not math.isnan(agreement.low) else 0,
         "numbers": list(numbers(head)),
         "by_name": {number.name: number for number in numbers(head)},
         "sharpness": sharpness,
