@@ -93,9 +93,8 @@ def line(name: str, result: Attentiveness) -> str:
     """The range over the heads, and the number of heads with each verdict."""
     columns = [
         [getattr(head, number).value for head in result.heads]
-        for number in ("weighted_agreement", "agreement", "same_choice")
+        for number in ("weighted_agreement", "agreement", "same_choice", "uniformity")
     ]
-    columns.append([head.effective.value / head.degree for head in result.heads])
     words = [[head.attends.word for head in result.heads],
              [head.ranking.word for head in result.heads]]  # fmt: skip
     cells = [*map(interval, columns), *map(counts, words)]

@@ -128,7 +128,7 @@ def test_a_run_is_put_under_the_microscope(mechanism) -> None:
     [layer] = analysis["layers"]
     assert len(layer["heads"]) == 2
     if mechanism == "gat":
-        assert {head["verdict"] for head in layer["heads"]} == {"static"}
+        assert {head["ranking"]["word"] for head in layer["heads"]} == {"static"}
     assert Record.from_json(record.to_json()).exhibits["microscope"]["layers"][0]["name"] == "layer"
 
 

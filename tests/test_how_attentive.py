@@ -160,17 +160,22 @@ def test_the_verdict_on_a_ranking(weighted, pairs, contents, expected) -> None:
 
 
 @pytest.mark.parametrize(
-    ("effective", "expected"),
+    ("uniformity", "expected"),
     [
-        ((4.0, 3.9, 4.1), "attends"),
-        ((4.9, 4.8, 4.96), "attends (or uniform)"),
-        ((4.96, 4.9, 5.0), "uniform (or attends)"),
-        ((4.95, 4.95, 5.0), "uniform"),
+        ((0.8, 0.7, 0.9), "attends"),
+        ((0.985, 0.98, 0.995), "attends (or uniform)"),
+        ((0.995, 0.98, 1.0), "uniform (or attends)"),
+        ((0.99, 0.99, 1.0), "uniform"),
         ((math.nan,) * 3, UNKNOWN),
     ],
 )
-def test_the_verdict_on_attending(effective, expected) -> None:
-    assert str(judge_focus(Estimate(*effective), 5.0)) == expected
+def test_the_verdict_on_attending(uniformity, expected) -> None:
+    assert str(judge_focus(Estimate(*uniformity))) == expected
+
+
+def test_degrees_that_differ_do_not_make_a_uniform_head_uncertain() -> None:
+    scores = torch.zeros(30, 12).masked_fill(torch.arange(12) > torch.arange(2, 32)[:, None], NAN)
+    assert head_of(scores + 1e-3 * torch.randn(30, 12)).attends == Verdict("uniform")
 
 
 @pytest.mark.parametrize(

@@ -513,11 +513,11 @@ def estimates_of(rows: Rows, seed: int = 0) -> dict[str, list[Estimate]]:
     draws, comparisons = Resampling(rows.num_queries, seed), find_comparisons(rows, seed)
     agreed = agreement.agreement(rows, find_pairs(rows, seed), draws)
     inner, effects = interaction(rows, draws)
-    entropy, effective, _ = sharpness(rows, draws)
+    sharp = sharpness(rows, draws)
     predicted, _ = explained(rows, comparisons, effects, draws)
     result = {"weighted": agreed.weighted, "agreement": agreed.tau}
     result |= {"same choice": agreed.same_choice, "explained": predicted}
-    return result | {"interaction": inner, "entropy": entropy, "effective": effective}
+    return result | {"interaction": inner, "entropy": sharp.entropy, "effective": sharp.effective}
 
 
 def values(estimates: list[Estimate]) -> np.ndarray:

@@ -52,6 +52,7 @@ class Head:
     interaction: Estimate  # fraction of the scores' variance due to neither query nor key alone
     entropy: Estimate  # relative to uniform weights
     effective: Estimate  # effective number of neighbours
+    uniformity: Estimate  # effective number of neighbours / degree: 1 if uniform
     degree: float  # mean degree of queries with at least two keys; nan if there are none
     self_loops: Mass | None  # None without self-loops
     same_label: Mass | None  # among edges that are not self-loops; None without labels
@@ -276,7 +277,7 @@ def _layer(
     inner, effects = interaction(rows, resampling)
     predicted, positions = explained(rows, comparisons, effects, resampling)
     picked = selection(rows, sample.selectable, resampling)
-    relative, effective, degree = sharpness(rows, resampling)
+    sharp = sharpness(rows, resampling)
     between = alike(rows, comparisons, resampling)
     loops, same, marked = masses(views, labels, noise, resampling)
     heads = tuple(
@@ -284,7 +285,7 @@ def _layer(
             layer=views[0].layer,
             kind=views[0].kind,
             head=h,
-            attends=judge_focus(effective[h], degree),
+            attends=judge_focus(sharp.uniformity[h]),
             ranking=judge_ranking(agreed.weighted[h], agreed.num_pairs[h], query_contents),
             weighted_agreement=agreed.weighted[h],
             pairs=agreed.num_pairs[h],
@@ -294,9 +295,10 @@ def _layer(
             by_chance=sample.by_chance,
             selection=picked[h],
             interaction=inner[h],
-            entropy=relative[h],
-            effective=effective[h],
-            degree=degree,
+            entropy=sharp.entropy[h],
+            effective=sharp.effective[h],
+            uniformity=sharp.uniformity[h],
+            degree=sharp.degree,
             self_loops=loops[h],
             same_label=same[h],
             noise=marked[h],

@@ -45,10 +45,9 @@ class Verdict:
         return f"{self.word} (or {' or '.join(self.others)})" if self.others else self.word
 
 
-def judge_focus(effective: Estimate, degree: float) -> Verdict:
-    """From the effective number of neighbours; nan if no query has two keys."""
-    share = Estimate(*(each / degree for each in (effective.value, effective.low, effective.high)))
-    return _judge(share, FOCUS)
+def judge_focus(uniformity: Estimate) -> Verdict:
+    """From the effective number of neighbours / degree; nan if no query has two keys."""
+    return _judge(uniformity, FOCUS)
 
 
 def judge_ranking(agreement: Estimate, pairs: int, query_contents: int | None) -> Verdict:

@@ -76,11 +76,7 @@ def _cells(row: Row, heads: list[dict[str, Any]]) -> list[str]:
         wording.name_of(row.mechanism),
         str(row.heads),
         str(runs),
-        mean(
-            lambda head: (
-                head["weighted_agreement"]["value"] if "weighted_agreement" in head else None
-            )
-        ),
+        mean(lambda head: head.get("weighted_agreement", {}).get("value")),
         mean(lambda head: head["agreement"]["value"]),
         mean(lambda head: head["same_choice"]["value"]),
         mean(lambda head: head["explained"]["value"]),

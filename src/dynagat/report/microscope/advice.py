@@ -162,7 +162,7 @@ def why(head: Head) -> str:
 def _why_focus(head: Head) -> str:
     if head.attends.word == UNKNOWN:
         return "No query has two keys."
-    share = f"The effective number of neighbours is {head.effective.value / head.degree:.1%}"
+    share = f"The effective number of neighbours is {head.uniformity.value:.1%}"
     least = f"{LEAST_UNIFORM:.0%}"
     limit = f"at least {least}" if head.attends.word == UNIFORM else f"less than {least}"
     return f"{share} of the degree: {limit}{_unsure(head.attends)}."

@@ -148,7 +148,7 @@ def _head(head: Head, sharpness: Sharpness, lowest: float) -> dict[str, Any]:
         "head": head.head,
         "ranking": head.ranking,
         "attends": head.attends,
-        "share": head.effective.value / head.degree,
+        "uniformity": head.uniformity.value,
         "words": _words(head),
         "css": _classes(head),
         "why": why(head),
