@@ -165,8 +165,9 @@ class Attentiveness:
 
 
 def _plain(items: list[tuple[str, Any]]) -> dict[str, Any]:
-    """A dict with None instead of nan, which JSON does not have."""
-    return {name: None if value != value else value for name, value in items}
+    """A dict with None instead of nan and lists instead of tuples, as read back from JSON."""
+    lists = [(name, list(value) if isinstance(value, tuple) else value) for name, value in items]
+    return {name: None if value != value else value for name, value in lists}
 
 
 def how_attentive(
