@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from dynagat.analysis.attentive import Attentiveness, Head, Layer
+from dynagat.analysis.resample import two_digits
 from dynagat.analysis.verdict import (
     ATTENDS,
     DYNAMIC,
@@ -198,8 +199,8 @@ def _unsure(verdict: Verdict) -> str:
 
 def agreement_text(value: float) -> str:
     """Two decimals, or three if two would hide on which side of a limit it is."""
-    text = f"{value:.2f}"
-    is_limit = float(text) in (LEAST_STATIC, LEAST_MIXED, 1.0) and value != 1
+    text = two_digits(value)
+    is_limit = text in (f"{LEAST_STATIC:.2f}", f"{LEAST_MIXED:.2f}")
     return (f"{value:.3f}" if is_limit else text).replace("-", "−")
 
 
