@@ -67,7 +67,9 @@ def targets(kind, side, draw):
 
 
 def record(mechanism, seed, valid, test, seconds=1.0, verdicts=(), ended="patience"):
-    layers = [{"heads": [{"verdict": each} for each in verdicts]}]
+    heads = [{"weighted_agreement": {}, "attends": {"word": focus}, "ranking": {"word": ranking}}
+             for focus, ranking in (each.split(", ") for each in verdicts)]  # fmt: skip
+    layers = [{"heads": heads}]
     metrics = {"train_accuracy": 1.0, "valid_accuracy": valid, "test_accuracy": test}
     return Record(
         key="", benchmark="own-graph", mechanism=mechanism, heads=8, seed=seed, fidelity="",
@@ -485,11 +487,11 @@ def test_the_answer_says_if_test_and_validation_nodes_disagree():
 @pytest.mark.parametrize(
     ("ours", "verdict", "start"),
     [
-        (BETTER, "dynamic", "This data needs dynamic attention"),
-        (BETTER, "static", "GATv2 is better than GAT"),
-        (LEVEL, "dynamic", f"{NO_NEED}: GATv2 uses it, but is not significantly better than GAT"),
-        (LEVEL, "mostly static", f"{NO_NEED}: one ranking of the neighbours suits all nodes"),
-        (LEVEL, "uniform: not attending", f"{NO_NEED}, nor for any"),
+        (BETTER, "attends, dynamic", "This data needs dynamic attention"),
+        (BETTER, "attends, static", "GATv2 is better than GAT"),
+        (LEVEL, "attends, mixed", f"{NO_NEED}: GATv2 uses it, but is not significantly better"),
+        (LEVEL, "attends, static", f"{NO_NEED}: one ranking of the neighbours suits all nodes"),
+        (LEVEL, "uniform, dynamic", f"{NO_NEED}, nor for any"),
     ],
 )  # fmt: skip
 def test_whether_dynamic_attention_is_needed(ours, verdict, start):
@@ -498,14 +500,14 @@ def test_whether_dynamic_attention_is_needed(ours, verdict, start):
 
 
 def test_with_one_seed_there_is_no_test():
-    ours, theirs = runs("gatv2", [0.9], seconds=9, verdicts=["static"]), runs("gat", [0.8])
+    ours, theirs = runs("gatv2", [0.9], seconds=9, verdicts=["attends, static"]), runs("gat", [0.8])
     sentences = words(ours, theirs)
     assert any("no test" in each and "--seeds" in each for each in sentences)
     assert not any("better than" in each or "significantly" in each for each in sentences)
 
 
 def test_worse_is_called_worse():
-    sentences = words(runs("gatv2", LEVEL, verdicts=["static"]), runs("gat", BETTER))
+    sentences = words(runs("gatv2", LEVEL, verdicts=["attends, static"]), runs("gat", BETTER))
     assert any("GATv2 is worse than GAT (p" in each for each in sentences), sentences
 
 

@@ -63,11 +63,11 @@ def test_a_finished_run_is_inspected_by_its_benchmark_or_key(tmp_path):
     run(tmp_path, "--mechanism", "gat,gatv2,gcn", "--heads", "2")
     words = ["dictionary-lookup", "--mechanism", "gat", "--set", "k=4", "--heads", 2, "--seed", 0]
     shown = inspect(*words, cwd=tmp_path)
-    assert [line.split()[-1] for line in shown.stdout.splitlines()] == [
-        "verdict",
-        "static",
-        "static",
-    ]
+    header, *heads, note = shown.stdout.splitlines()
+    assert header.split()[-2:] == ["attends?", "ranking"]
+    assert [line.split()[2] for line in heads] == ["1.00", "1.00"]  # the weighted agreement
+    assert all(line.endswith("  attends   not enough to tell") for line in heads)
+    assert "the queries have only 4 distinct contents" in note
     page = (tmp_path / "inspect.html").read_text()
     assert "dictionary-lookup, GAT (2 heads), k=4" in page
     records = dynagat("records", "export", cwd=tmp_path).stdout.splitlines()
@@ -78,12 +78,12 @@ def test_a_finished_run_is_inspected_by_its_benchmark_or_key(tmp_path):
 def test_run_with_inspect_shows_the_heads_of_every_run(tmp_path):
     shown = run(tmp_path, "--mechanism", "gat,gcn", "--heads", "2", "--inspect")
     assert "dictionary-lookup, GAT (2 heads), k=4, seed 0" in shown
-    assert sum(line.endswith("  static") for line in shown.splitlines()) == 2
+    assert sum("1.00 [1.00, 1.00]" in line for line in shown.splitlines()) == 2
     assert "GCN, k=4, seed 0" in shown  # with the reason why it has no table
     assert "model has no attention layer to capture" in shown
     again = run(tmp_path, "--mechanism", "gat", "--heads", "2", "--inspect", "--json")
     (layer,) = json.loads(again)["microscope"]["layers"]
-    assert [head["verdict"] for head in layer["heads"]] == ["static", "static"]
+    assert [head["weighted_agreement"]["value"] for head in layer["heads"]] == [1, 1]
 
 
 def test_a_run_that_does_not_exist_or_is_not_the_only_one_is_refused(tmp_path):

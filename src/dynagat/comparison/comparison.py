@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -77,7 +78,8 @@ def _values(result: MechanismResult) -> dict[str, Any]:
         "metrics": [dict(run.metrics) for run in result.runs],
         "seconds": result.seconds,
         "peak_memory_bytes": result.memory,
-        "verdicts": dict(result.verdicts),
+        "attends": dict(Counter(focus for focus, _ in result.verdicts)),
+        "ranking": dict(Counter(ranking for _, ranking in result.verdicts)),
     }
 
 
