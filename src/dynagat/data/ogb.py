@@ -216,7 +216,7 @@ def _node_split(folder: Path, kind: str, count: int) -> dict[str, np.ndarray]:
     split: dict[str, np.ndarray] = {}
     if (folder / "split_dict.pt").is_file():
         content = read_torch_pickle(folder / "split_dict.pt")
-        split = {part: np.asarray(_of_kind(content, part, kind, folder)) for part in SPLITS}
+        split = {part: _of_kind(content, part, kind, folder) for part in SPLITS}
     else:
         inner = folder / (typed_split_kind(folder) or "")
         for part in SPLITS:
@@ -228,10 +228,12 @@ def _node_split(folder: Path, kind: str, count: int) -> dict[str, np.ndarray]:
     return split
 
 
-def _of_kind(content: Any, part: str, kind: str, folder: Path) -> Any:
-    if not isinstance(content, dict) or part not in content:
-        raise ValueError(f"{folder / 'split_dict.pt'} has no part {part!r}")
-    return content[part][kind] if isinstance(content[part], dict) else content[part]
+def _of_kind(content: Any, part: str, kind: str, folder: Path) -> np.ndarray:
+    index = content.get(part) if isinstance(content, dict) else None
+    index = index.get(kind) if isinstance(index, dict) else index
+    if not isinstance(index, np.ndarray):
+        raise ValueError(f"{folder / 'split_dict.pt'} must hold an array of {kind}s as {part!r}")
+    return index
 
 
 def _store_links(writer: Writer, layout: Layout, folder: Path, which: OgbSet) -> dict[str, Any]:
