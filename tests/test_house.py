@@ -15,7 +15,7 @@ import dynagat
 
 PACKAGE = Path(dynagat.__file__).parent
 ROOT = Path(__file__).parent.parent
-LIBRARY = ["files", "native", "graph", "ops", "nn", "analysis"]  # torch and numpy only
+LIBRARY = ["files", "npz_file", "native", "graph", "ops", "nn", "analysis"]  # torch and numpy only
 SUITE = ["data", "sampling", "metrics", "training", "prediction", "experiment", "significance"]
 SUITE += ["report", "benchmarks", "comparison", "cli"]
 FLOORS = [*LIBRARY, *SUITE, "__init__", "__main__"]

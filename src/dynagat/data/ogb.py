@@ -16,7 +16,14 @@ import numpy as np
 
 from dynagat.data.arrays import Writer, write_folder
 from dynagat.data.blocks import Rows, csv_rows, csv_table
-from dynagat.data.checks import check_ends, check_finite, check_labels, check_split, index_dtype
+from dynagat.data.checks import (
+    check_count,
+    check_ends,
+    check_finite,
+    check_labels,
+    check_split,
+    index_dtype,
+)
 from dynagat.data.ogb_layouts import EdgeRows, Layout, read_layout, typed_split_kind
 from dynagat.data.pickles import read_torch_pickle
 from dynagat.data.store import (
@@ -84,6 +91,7 @@ def read_ogb(
     name = check_name(name or which.name)
     with write_folder(path or store_folder() / name, KIND, replace=replace) as writer:
         layout = read_layout(folder)
+        check_count(max(layout.counts.values()), folder)
         _check_features(layout, which, folder)
         for kind, arrays in layout.nodes.items():
             for inner, rows in arrays.items():
