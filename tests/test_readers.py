@@ -632,18 +632,21 @@ def write_npz(path, **changed):
 
 
 def test_an_npz_of_plain_arrays_is_read(tmp_path):
-    data = read_npz(write_npz(tmp_path / "mine.npz"))
+    data = read_npz(write_npz(tmp_path / "mine.npz"), directed=True)
     assert data.name == "mine"
     assert (data.num_nodes, data.num_edges) == (4, 3)
     assert data.sole_edges.arrays["attr"].shape == (3, 2)
     assert data.task["classes"] == ["0", "1"]
     assert set(data.split) == {"train", "test"}
-    both = read_npz(tmp_path / "mine.npz", both=True)
-    assert both.num_edges == 4  # the loop is left out
+    with pytest.raises(ValueError, match=r"has edge_attr, in which merged edges may differ: read"):
+        read_npz(tmp_path / "mine.npz")
+    both = read_npz(write_npz(tmp_path / "mine.npz", edge_attr=None))
+    assert both.num_edges == 5
+    assert both.without_loops().num_edges == 4
 
 
 def test_all_common_names_are_read(tmp_path):
-    expected = read_npz(write_npz(tmp_path / "mine.npz"))
+    expected = read_npz(write_npz(tmp_path / "mine.npz"), directed=True)
     parts = {"data": np.ones(3), "indices": np.array([1, 2, 2]), "shape": np.array([4, 4])}
     adjacency = {f"adj_{name}": array for name, array in parts.items()}
     features = {"attr_data": np.ones(4), "attr_indices": np.arange(4), "attr_indptr": np.arange(5),
@@ -657,7 +660,7 @@ def test_all_common_names_are_read(tmp_path):
         {"names": np.array([{"an": "object"}], dtype=object)},  # is ignored
     ]
     for changed in others:
-        found = read_npz(write_npz(tmp_path / "mine.npz", **changed))
+        found = read_npz(write_npz(tmp_path / "mine.npz", **changed), directed=True)
         assert np.array_equal(found.x, expected.x)
         assert np.array_equal(found.y, expected.y)
         assert np.array_equal(found.sole_edges.query_index, expected.sole_edges.query_index)
@@ -686,7 +689,7 @@ def test_all_common_names_are_read(tmp_path):
 )
 def test_bad_npz_files_are_errors(tmp_path, changed, message):
     with pytest.raises(ValueError, match=message):
-        read_npz(write_npz(tmp_path / "mine.npz", **changed))
+        read_npz(write_npz(tmp_path / "mine.npz", **changed), directed=True)
 
 
 def test_a_truncated_npz_is_an_error(tmp_path):
@@ -701,7 +704,8 @@ def test_amazon_is_as_pyg_reads_it(name):
     from torch_geometric.io import read_npz as read_theirs
 
     path = data_folder("amazon") / f"amazon_electronics_{name}.npz"
-    ours, theirs = read_npz(path, both=True).to_pyg(), read_theirs(str(path), to_undirected=True)
+    ours = read_npz(path).without_loops().to_pyg()
+    theirs = read_theirs(str(path), to_undirected=True)
     assert torch.equal(ours.x, theirs.x)
     assert torch.equal(ours.y, theirs.y)
     order = ours.edge_index.flip(0)  # ours are sorted by query, theirs by key; both directions

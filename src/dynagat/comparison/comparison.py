@@ -11,6 +11,7 @@ from pickle import UnpicklingError
 from typing import Any
 
 from dynagat.comparison.answer import answer
+from dynagat.comparison.folder import RECORDS, check_same, store_graph
 from dynagat.comparison.model import Model, model_of
 from dynagat.comparison.plan import Plan, make_plan
 from dynagat.comparison.results import MechanismResult, differences, results_of, score_table
@@ -89,18 +90,22 @@ def compare(
         settings: texts such as "dim=128" or "max_rounds=50", instead of those chosen by size.
         workers: processes to train in.
         folder: where the graph, the records and the best model are saved; runs that it has are not
-            repeated. Default: nowhere.
+            repeated, and runs on another graph or with other settings are an error. Default:
+            nowhere.
         run: how to run the jobs that a store lacks; default: without showing progress.
         tell: called with each sentence about the chosen settings before the runs start.
     """
     with ExitStack() as cleanup:
         at = folder or cleanup.enter_context(tempfile.TemporaryDirectory(prefix="dynagat-"))
-        stored = data if data.folder else data.save(Path(at, "graph"), replace=True)
+        stored = data if data.folder else store_graph(
+            Path(at), lambda path: data.save(path, replace=True)
+        )  # fmt: skip
         plan = make_plan(stored, mechanisms=mechanisms, seeds=seeds, settings=settings)
         for reason in plan.reasons:
             tell(reason)
         jobs, metric = plan.jobs(), METRICS[data.task["kind"]]
-        with Store(Path(at, "records.sqlite")) as store:
+        with Store(Path(at, RECORDS)) as store:
+            check_same(store, plan)
             (run or _run_silently)(jobs, store, workers)
             records = [store.get(job.key) for job in jobs]
             results = results_of([each for each in records if each is not None], metric)

@@ -8,14 +8,13 @@ split      train, valid (or val) and test, as indices; or train_mask, ..., as bo
 of edges   edge_attr, edge_weight, and other edge_NAME with a row per edge
 num_nodes  if there are neither features nor labels
 
-Edges are read as they are; `both=True` stores each in both directions, once, without self-loops, as
-PyG does for Amazon's graphs.
+As in tables, each edge is stored in both directions, once, unless the graph is read as directed.
+Values of edges need that, since merged edges may differ in them.
 """
 
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -41,19 +40,28 @@ def read_npz(
     name: str | None = None,
     *,
     split: Path | str | None = None,
-    both: bool = False,
+    directed: bool = False,
 ) -> GraphData:
-    """The graph of a file; `split` is another file with its split. Nothing is unpickled."""
+    """The graph of a file; `split` is another file with its split. Nothing is unpickled.
+
+    `directed` keeps the direction of edges. Otherwise each is stored in both directions, once.
+    """
     path = Path(path)
     raw = _load(path)
     key, query, arrays = _edges(raw, path)
     x, y = _features(raw, path), raw.get("y", raw.get("labels"))
+    if arrays and not directed:
+        names = ", ".join(f"edge_{name}" for name in arrays)
+        raise ValueError(
+            f"{path} has {names}, in which merged edges may differ: read it with directed=True "
+            "(--directed)"
+        )
     count = _count(raw, x, y, key, query, path)
     check_count(count, path)
     for index in (key, query):
         check_ends(index, count, path)
     nodes: Arrays = {} if x is None else {"x": x}
-    about: dict[str, Any] = {"source": path.name}
+    about: dict[str, Any] = {"source": path.name, "directed": directed}
     if y is not None:
         nodes["y"], task = targets(y, f"{path}: the labels")
         about["task"] = {**task, "node_type": NODE, "target": "y" if "y" in raw else "labels"}
@@ -61,7 +69,7 @@ def read_npz(
     kinds, dtype = {NODE: Nodes(count, nodes)}, index_dtype(count)
     edges = {EDGE: Edges(key.astype(dtype), query.astype(dtype), arrays)}
     graph = GraphData(check_name(name or path.stem), kinds, edges, parts, about)
-    return _both_directions(graph) if both else graph
+    return graph if directed else graph.symmetric()
 
 
 def _load(path: Path) -> Arrays:
@@ -164,10 +172,3 @@ def _split(raw: Arrays, count: int, source: Any) -> Arrays:
                 split[part] = np.nonzero(mask)[0]
     check_split(split, count, source)
     return split
-
-
-def _both_directions(graph: GraphData) -> GraphData:
-    edges = graph.sole_edges
-    kept = edges.key_index != edges.query_index
-    without_loops = Edges(edges.key_index[kept], edges.query_index[kept])
-    return replace(graph, edges={EDGE: without_loops}).symmetric()

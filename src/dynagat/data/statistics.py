@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from dynagat.data.assumptions import assumptions
 from dynagat.data.description import (
     Balance,
     Description,
@@ -45,6 +46,7 @@ def describe(data: GraphData) -> Description:
         homophily=_homophily(data),
         split={name: len(data.split[name]) for name in _ordered(data.split)},
         bytes=sum(_bytes(array) for array in flat(data).values()),
+        assumed=assumptions(data),
     )
 
 

@@ -133,6 +133,14 @@ class GraphData:
         kind = next(iter(self.edges))
         return replace(self, edges={kind: Edges(key, query)}, folder=None)
 
+    def without_loops(self) -> GraphData:
+        """The graph without self-loops."""
+        edges = self.sole_edges
+        kept = edges.key_index != edges.query_index
+        arrays = {name: array[kept] for name, array in edges.arrays.items()}
+        others = Edges(edges.key_index[kept], edges.query_index[kept], arrays)
+        return replace(self, edges={next(iter(self.edges)): others}, folder=None)
+
     def graph(self, *, self_loops: bool = False) -> Graph:
         """The Graph of these edges, which must be of one type."""
         edges = self.sole_edges
