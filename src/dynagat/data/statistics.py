@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from dynagat.data.assumptions import assumptions
+from dynagat.data.checks import check_labels
 from dynagat.data.description import (
     Balance,
     Description,
@@ -203,6 +204,7 @@ def _balance(data: GraphData) -> Balance | None:
     if kind == "multilabel":
         counts = np.nansum(y, 0).astype(np.int64)
         return Balance(kind, int(np.isnan(y).sum()), _named(names, counts), None)
+    check_labels(y, data.name)
     counts = np.bincount(y[y >= 0], minlength=len(names))
     return Balance(kind, int((y < 0).sum()), _named(names, counts), None)
 
