@@ -7,6 +7,7 @@ import signal
 import sys
 import time
 from contextlib import redirect_stderr, redirect_stdout
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import dynagat.comparison  # noqa: F401  (so that forked processes have it)
@@ -50,17 +51,25 @@ def end(process: int) -> int:
     return os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
 
 
-def killed(words: list[str], seconds: float) -> bool:
-    """Run a command and kill it after this time; whether it was still running."""
-    process = start(words)
-    time.sleep(seconds)
-    os.kill(process, signal.SIGKILL)
-    code = end(process)
-    assert code in (0, -signal.SIGKILL), f"{words} ended with {code}"
-    return code != 0
+@dataclass
+class Killer:
+    """Kills a command at moments of the time that it takes when it is left alone."""
 
+    words: list[str]
+    seconds: float = 60.0
+    draw: random.Random = field(default_factory=lambda: random.Random(0))
 
-def duration(words: list[str]) -> float:
-    begin = time.monotonic()
-    assert end(start(words)) == 0
-    return time.monotonic() - begin
+    def __call__(self) -> bool:
+        """Run the command; whether it was killed before its end."""
+        begin, process = time.monotonic(), start(self.words)
+        latest = begin + self.draw.uniform(0, self.seconds)
+        while os.waitid(os.P_PID, process, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
+            if time.monotonic() > latest:
+                os.kill(process, signal.SIGKILL)
+                break
+            time.sleep(0.002)
+        code = end(process)
+        assert code in (0, -signal.SIGKILL), f"{self.words} ended with {code}"
+        if code == 0:
+            self.seconds = min(self.seconds, time.monotonic() - begin)
+        return code != 0

@@ -5,7 +5,6 @@ python -m tests.trials.kills --kills 100
 
 import argparse
 import os
-import random
 import shutil
 import tempfile
 from pathlib import Path
@@ -15,20 +14,20 @@ from dynagat.data.arrays import fingerprint
 from dynagat.data.store import open_graph, store_folder, stored_names
 from dynagat.experiment import Store
 from dynagat.files import TEMPORARY
-from tests.trials.commands import QUICK, duration, end, killed, start, write_tables
+from tests.trials.commands import QUICK, Killer, end, start, write_tables
 
 
 def kill_imports(folder: Path, kills: int) -> int:
     """Replace a stored graph again and again; returns how many commands were killed."""
     os.environ["DYNAGAT_CACHE"] = str(folder / "cache")
     words = ["data", "import", *write_tables(folder, 20_000), "--name", "mine", "--replace"]
-    whole, draw, done = duration(words), random.Random(0), 0
-    expected = fingerprint(store_folder() / "mine")
+    assert end(start(words)) == 0
+    expected, kill, done = fingerprint(store_folder() / "mine"), Killer(words), 0
     while done < kills:
-        done += killed(words, draw.uniform(0, whole))
+        done += kill()
         assert stored_names() == ["mine"]
         assert fingerprint(open_graph("mine", verify=True).folder) == expected
-    duration(words)
+    assert end(start(words)) == 0
     assert leftovers(folder) == []
     return done
 
@@ -36,10 +35,11 @@ def kill_imports(folder: Path, kills: int) -> int:
 def kill_comparisons(folder: Path, kills: int) -> int:
     """Kill and resume comparisons; each ends with the records of an undisturbed one."""
     words = ["compare", *write_tables(folder, 300), *QUICK, "--out"]
-    whole, draw, done = duration([*words, str(folder / "whole")]), random.Random(0), 0
-    expected, out = metrics(folder / "whole"), folder / "out"
+    assert end(start([*words, str(folder / "whole")])) == 0
+    expected, out, done = metrics(folder / "whole"), folder / "out", 0
+    kill = Killer([*words, str(out)])
     while done < kills:
-        done += killed([*words, str(out)], draw.uniform(0, whole))
+        done += kill()
         check_comparison(out, expected)
         if (out / "index.html").exists() or done == kills:
             assert end(start([*words, str(out)])) == 0
@@ -75,4 +75,7 @@ if __name__ == "__main__":
     count = parser.parse_args().kills
     for trial in (kill_imports, kill_comparisons):
         with tempfile.TemporaryDirectory() as place:
-            print(f"{trial.__name__}: {trial(Path(place), count)} kills, nothing lost or left over")
+            print(
+                f"{trial.__name__}: {trial(Path(place), count)} kills, nothing lost or left over",
+                flush=True,
+            )
