@@ -196,6 +196,9 @@ def test_a_checkpoint_is_inspected_with_its_data(tmp_path, arrays):
     assert shown[0].count("static") == 4
     assert "convs.1" in shown[0]
     assert inspect("w.pt", "--data", "t.pt", cwd=tmp_path).stdout == shown[0]
+    np.savez(tmp_path / "double.npz", x=x.double().numpy(), edge_index=edge_index.numpy(),
+             y=np.arange(20) % 3, names=np.array([{}]))  # fmt: skip
+    assert inspect("w.pt", "--data", "double.npz", cwd=tmp_path).stdout == shown[0]
 
 
 def test_a_layer_with_edge_features_is_read_from_its_checkpoint(tmp_path):
@@ -228,8 +231,12 @@ def test_missing_and_damaged_data_are_refused(tmp_path, arrays):
     np.savez(tmp_path / "half.npz", x=np.zeros((3, 4)))
     message = refusal("w.pt", "--data", "half.npz", cwd=tmp_path)
     assert "half.npz must hold edge_index; it holds x" in message
+    np.savez(tmp_path / "odd.npz", x=np.zeros((3, 4)), edge_index=np.zeros((3, 2), int))
+    message = refusal("w.pt", "--data", "odd.npz", cwd=tmp_path)
+    assert "odd.npz: edge_index must be int64 [2, E], but is int64 [3, 2]" in message
     arrays.write_bytes(arrays.read_bytes()[:100])
-    assert "graph.npz can't be read" in refusal("w.pt", "--data", "graph.npz", cwd=tmp_path)
+    message = refusal("w.pt", "--data", "graph.npz", cwd=tmp_path)
+    assert "graph.npz was cut short or altered" in message
 
 
 def test_no_code_in_a_data_file_is_run(tmp_path):
