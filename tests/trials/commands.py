@@ -51,12 +51,19 @@ def end(process: int) -> int:
     return os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
 
 
+def finish(words: list[str]) -> float:
+    """Run a command to its end; returns the seconds it took."""
+    begin = time.monotonic()
+    assert end(start(words)) == 0
+    return time.monotonic() - begin
+
+
 @dataclass
 class Killer:
     """Kills a command at moments of the time that it takes when it is left alone."""
 
     words: list[str]
-    seconds: float = 60.0
+    seconds: float
     draw: random.Random = field(default_factory=lambda: random.Random(0))
 
     def __call__(self) -> bool:

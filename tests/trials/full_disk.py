@@ -72,8 +72,8 @@ if __name__ == "__main__":
     count = parser.parse_args().sizes
     with tempfile.TemporaryDirectory() as place:
         tables = write_tables(Path(place), 2000)
-        for words, largest in [(["data", "import"], 400), (["compare"], 1200)]:
-            sizes = [max(16, largest * n // count) for n in range(1, count + 1)]
+        for words, largest in [(["data", "import"], 300), (["compare"], 800)]:
+            sizes = [largest * n // (count + 1) for n in range(1, count + 1)]
             more = QUICK if words == ["compare"] else []
             codes = fill(Path(place), [*words, *tables, *more], sizes)
             full = sum(code == 2 for code in codes)

@@ -14,20 +14,20 @@ from dynagat.data.arrays import fingerprint
 from dynagat.data.store import open_graph, store_folder, stored_names
 from dynagat.experiment import Store
 from dynagat.files import TEMPORARY
-from tests.trials.commands import QUICK, Killer, end, start, write_tables
+from tests.trials.commands import QUICK, Killer, finish, write_tables
 
 
 def kill_imports(folder: Path, kills: int) -> int:
     """Replace a stored graph again and again; returns how many commands were killed."""
     os.environ["DYNAGAT_CACHE"] = str(folder / "cache")
     words = ["data", "import", *write_tables(folder, 20_000), "--name", "mine", "--replace"]
-    assert end(start(words)) == 0
-    expected, kill, done = fingerprint(store_folder() / "mine"), Killer(words), 0
+    kill, done = Killer(words, finish(words)), 0
+    expected = fingerprint(store_folder() / "mine")
     while done < kills:
         done += kill()
         assert stored_names() == ["mine"]
         assert fingerprint(open_graph("mine", verify=True).folder) == expected
-    assert end(start(words)) == 0
+    finish(words)
     assert leftovers(folder) == []
     return done
 
@@ -35,14 +35,13 @@ def kill_imports(folder: Path, kills: int) -> int:
 def kill_comparisons(folder: Path, kills: int) -> int:
     """Kill and resume comparisons; each ends with the records of an undisturbed one."""
     words = ["compare", *write_tables(folder, 300), *QUICK, "--out"]
-    assert end(start([*words, str(folder / "whole")])) == 0
-    expected, out, done = metrics(folder / "whole"), folder / "out", 0
-    kill = Killer([*words, str(out)])
+    seconds, out, done = finish([*words, str(folder / "whole")]), folder / "out", 0
+    expected, kill = metrics(folder / "whole"), Killer([*words, str(out)], seconds)
     while done < kills:
         done += kill()
         check_comparison(out, expected)
         if (out / "index.html").exists() or done == kills:
-            assert end(start([*words, str(out)])) == 0
+            finish(kill.words)
             assert metrics(out) == expected
             assert leftovers(out) == []
             shutil.rmtree(out)
