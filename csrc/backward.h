@@ -20,28 +20,31 @@ template <class A, Mechanism M, int Per>
 class Backward : Gather<A, M, Per> {
   using Base = Gather<A, M, Per>;
   using Base::a, Base::edge_weight, Base::edge_data, Base::edge_bytes, Base::weight_at,
-      Base::grad_at, Base::signs_at, Base::fault, Base::begin, Base::end;
+      Base::grad_at, Base::signs_at, Base::fault, Base::begin, Base::end, Base::rowptr;
   using Base::dropout, Base::R, Base::H, Base::P, Base::D, Base::block, Base::ahead, Base::slope,
       Base::scale;
-  using Base::scratch, Base::gather, Base::edge_ids_are_valid, Base::fail, Base::edge_width;
+  using Base::scratch, Base::gather, Base::read_edge_ids, Base::fail, Base::edge_width;
   using Base::W, Base::gat, Base::gatv2, Base::dpgat, Base::p, Base::rows, Base::tile;
   using typename Base::V;
 
   Buffer<A> da_parts;  // [tasks + hubs, R, P], added up in this order
   Buffer<A> dw_parts;  // [tasks + segments, R, D, edge_width]: Σ ds · LeakyReLU'(z) · e
+  Rowptr key_rowptr;
 
  public:
   explicit Backward(const Problem& problem) : Base(problem) {}
 
   int run() {
-    if (!is_valid_rowptr(p.rowptr, p.num_queries * R, p.num_positions)) return int(Fault::rowptr);
-    if (!is_valid_rowptr(p.key_rowptr, p.num_keys * R, p.num_positions))
+    if (!rowptr.copy(p.rowptr, p.num_queries * R, p.num_positions)) return int(Fault::rowptr);
+    if (!key_rowptr.copy(p.key_rowptr, p.num_keys * R, p.num_positions))
       return int(Fault::key_rowptr);
-    edge_data = Buffer<uint8_t>(p.num_positions * edge_bytes);
+    int64_t bytes;
+    if (__builtin_mul_overflow(p.num_positions, edge_bytes, &bytes)) throw std::bad_alloc();
+    edge_data = Buffer<uint8_t>(bytes);
     Buffer<A> da(gatv2 ? R * P : 0);
     if (gatv2) zero(&da[0], R * P);
-    pass_by_query(make_plan(p.rowptr, p.num_queries, R), da);
-    if (!fault) pass_by_key(make_plan(p.key_rowptr, p.num_keys, R), da);
+    pass_by_query(make_plan(rowptr.data(), p.num_queries, R), da);
+    if (!fault) pass_by_key(make_plan(key_rowptr.data(), p.num_keys, R), da);
     if (gatv2)
       for (int64_t row = 0; row < R * H; ++row)
         for (int64_t c = 0; c < p.channels; ++c)
@@ -70,7 +73,7 @@ class Backward : Gather<A, M, Per> {
       A *da_part = da_parts.data() + task * da_size, *dw = dw_parts.data() + task * dw_size;
       if (da_size) zero(da_part, da_size);
       if (dw_size) zero(dw, dw_size);
-      this->for_each_group(plan, task, p.rowptr, [&](int64_t i) {
+      this->for_each_group(plan, task, rowptr.data(), [&](int64_t i) {
         start_query(d, i);
         for (int64_t r = 0; r < R; ++r) weigh(d, i, r, begin(i, r), end(i, r));
         fold_sums(d, d.query_sums);
@@ -181,7 +184,7 @@ class Backward : Gather<A, M, Per> {
       V *s = reinterpret_cast<V*>(d.score), *g = reinterpret_cast<V*>(d.grad);
       for (int64_t t = 0; t < T; ++t) d.block_weight_sum[t] = d.block_product_sum[t] = V{};
       for (int64_t v = 0, t = 0; v * W < count * H; ++v, t = t + 1 == T ? 0 : t + 1) {
-        s[v] = exp(s[v] - d.top[t]);
+        s[v] = scaled_exp(s[v] - d.top[t]);
         d.block_product_sum[t] += s[v] * g[v];
         d.block_weight_sum[t] += s[v];
       }
@@ -201,9 +204,9 @@ class Backward : Gather<A, M, Per> {
 
   // g := factor · g + dweights
   bool adjust(Scratch<A>& d, int64_t e, int64_t count) {
-    if (!edge_ids_are_valid(e, count)) return false;
+    if (!read_edge_ids(d, e, count)) return false;
     for (int64_t b = 0; b < count; ++b) {
-      const int64_t id = p.edge_id[e + b];
+      const int64_t id = d.edge_id[b];
       if (dropout.active) {
         dropout.factors(id, H, d.dropout_factor);
         for (int64_t h = 0; h < H; ++h) d.grad[b * H + h] *= d.dropout_factor[h];
@@ -242,7 +245,7 @@ class Backward : Gather<A, M, Per> {
         }
       });
       if (dropout.active) {
-        dropout.factors(p.edge_id[e], H, d.dropout_factor);
+        dropout.factors(read_once(p.edge_id + e), H, d.dropout_factor);
         for (int64_t h = 0; h < H; ++h) weight[h] *= d.dropout_factor[h];
       }
     }
@@ -301,6 +304,8 @@ class Backward : Gather<A, M, Per> {
     if (dpgat) d.query_row = rows.read(p.query, i * R + r, d.query);
     A* t = d.value_sum;  // free in the pass by query
     for (int64_t e = from; e < to; ++e) {
+      if (!read_edge_ids(d, e, 1)) return;
+      const int64_t id = d.edge_id[0];
       const A* ds = grad_at(e);
       if constexpr (gat) std::memcpy(t, ds, H * sizeof(A));
       for (int64_t v = 0; !gat && v < rows.vectors; ++v) {
@@ -309,13 +314,14 @@ class Backward : Gather<A, M, Per> {
         else factor = load(d.query_row + v * W);
         store(t + v * W, ds[v / rows.per_head] * factor);
       }
-      const A* x = static_cast<const A*>(p.edge) + int64_t(p.edge_id[e]) * D;
+      if (!gat) this->clear_padding(t);
+      const A* x = static_cast<const A*>(p.edge) + id * D;
       for (int64_t k = 0; k < D; ++k) {
         A* to_dw = dw + (r * D + k) * wide;
         for (int64_t c = 0; c < wide; ++c) to_dw[c] += x[k] * t[c];
       }
       if (!p.dedge) continue;
-      A* de = static_cast<A*>(p.dedge) + int64_t(p.edge_id[e]) * D;
+      A* de = static_cast<A*>(p.dedge) + id * D;
       if (gatv2)
         for (int64_t c = 0; c < P; ++c) t[c] *= a[r * P + c];
       for (int64_t k = 0; k < D; ++k) {
@@ -332,12 +338,14 @@ class Backward : Gather<A, M, Per> {
     if constexpr (gat) {
       std::memcpy(static_cast<A*>(p.dquery) + row * H, d.score_grad, H * sizeof(A));
     } else {
-      if constexpr (gatv2) scale_by_a(d, r, rows.read(p.query, row, d.query), da_part);
+      if (gatv2 && begin(i, r) < end(i, r))
+        scale_by_a(d, r, rows.read(p.query, row, d.query), da_part);
       rows.write(p.dquery, row, d.row_sum);
     }
   }
 
-  // da += x ⊙ U and row_sum = a ⊙ U, where x is the row and U is row_sum so far.
+  // da += x ⊙ U and row_sum = a ⊙ U, where x is the row and U is row_sum so far. Not called for a
+  // row without edges, because its U is 0, and the product of 0 and a NaN would be NaN.
   DYNAGAT_INLINE void scale_by_a(Scratch<A>& d, int64_t r, const A* x, A* da_part) const {
     A* sum = da_part + r * P;
     const A* attention = &a[r * P];
@@ -357,7 +365,7 @@ class Backward : Gather<A, M, Per> {
     auto* dw = static_cast<A*>(p.dedge_weight);
     const int64_t stride = rows.per_head * W, channels = gat ? 1 : p.channels;
     for (int64_t r = 0; r < R; ++r)
-      for (int64_t k = 0; k < D; ++k)
+      for (int64_t k = 0; k < D && has_edges(r); ++k)  // as for scale_by_a; dw is 0 already
         for (int64_t h = 0; h < H; ++h)
           for (int64_t c = 0; c < channels; ++c) {
             const int64_t at = gat ? h : h * stride + c, from = (r * D + k) * wide + at;
@@ -365,6 +373,12 @@ class Backward : Gather<A, M, Per> {
             dw[((r * H + h) * channels + c) * D + k] =
                 gatv2 ? a[r * P + at] * sum[from] : sum[from];
           }
+  }
+
+  bool has_edges(int64_t relation) const {
+    for (int64_t i = 0; i < p.num_queries; ++i)
+      if (begin(i, relation) < end(i, relation)) return true;
+    return false;
   }
 
   // ---- by key ----
@@ -376,10 +390,10 @@ class Backward : Gather<A, M, Per> {
       auto d = scratch();
       A* da_part = da_parts.data() + task * da_size;
       if (da_size) zero(da_part, da_size);
-      this->for_each_group(plan, task, p.key_rowptr, [&](int64_t j) {
+      this->for_each_group(plan, task, key_rowptr.data(), [&](int64_t j) {
         for (int64_t r = 0; r < R; ++r) {
           clear_sums(d);
-          add_transposed(d, r, p.key_rowptr[j * R + r], p.key_rowptr[j * R + r + 1]);
+          add_transposed(d, r, key_rowptr[j * R + r], key_rowptr[j * R + r + 1]);
           finish_key(d, j, r, da_part);
         }
       });
@@ -422,7 +436,7 @@ class Backward : Gather<A, M, Per> {
     for (int64_t t = from; t < to; t += block) {
       const int64_t count = std::min(block, to - t);
       for (int64_t b = 0; b < count; ++b) {
-        const int64_t i = p.key_query[t + b], e = p.key_position[t + b];
+        const int64_t i = read_once(p.key_query + t + b), e = read_once(p.key_position + t + b);
         if (uint64_t(i) >= uint64_t(p.num_queries)) return fail(Fault::key_query);
         if (uint64_t(e) >= uint64_t(p.num_positions)) return fail(Fault::key_position);
         d.value_row[b] = rows.read(p.dout, i, d.values + b * (rows.direct ? 0 : P));
@@ -480,7 +494,8 @@ class Backward : Gather<A, M, Per> {
       rows.write(p.dvalue, row, d.value_sum);
       return;
     }
-    if constexpr (gatv2) scale_by_a(d, r, rows.read(p.key, row, d.query), da_part);
+    if (gatv2 && key_rowptr[row] < key_rowptr[row + 1])
+      scale_by_a(d, r, rows.read(p.key, row, d.query), da_part);
     if (p.value) {
       rows.write(p.dvalue, row, d.value_sum);
     } else {

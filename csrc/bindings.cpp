@@ -72,6 +72,13 @@ void group_edges(const std::vector<std::pair<Address, int>>& edges, int64_t num_
   if (edges.size() != 4 || sizes.size() != 3 || loops.size() != 2 || arrays.size() != 6)
     throw nb::value_error(
         "group needs 4 edge arrays, 3 sizes, 2 loop arguments and 6 result arrays");
+  const int64_t loop_count = loops[0] < 0 ? 0 : std::min(sizes[0], sizes[1]);
+  for (int64_t size : {num_edges, sizes[0], sizes[1], sizes[2] - 1, loops[1]})
+    if (size < 0 || size > INT32_MAX) throw nb::value_error("sizes must lie in [0, 2^31)");
+  if (std::max(sizes[0], sizes[1]) * sizes[2] > INT32_MAX ||
+      std::max(num_edges, loops[0]) + loop_count > INT32_MAX)
+    throw nb::value_error("a graph must have fewer than 2^31 edges and rows");
+  if (loops[1] >= sizes[2]) throw nb::value_error("loop_relation must be one of the relations");
   const Edges from{index(0), index(1), index(2), index(3), num_edges};
   const Grouping to{sizes[0], sizes[1], sizes[2], loops[0], loops[1], array(0),
                     array(1), array(2), array(3), array(4), array(5)};
@@ -115,7 +122,8 @@ nb::ndarray<nb::pytorch> allocate(const std::vector<size_t>& shape, int kind) {
   static const nb::dlpack::dtype types[] = {
       nb::dtype<float>(), nb::dtype<double>(), {4, 16, 1}, {2, 16, 1}};  // 4: bfloat, 2: float
   size_t bytes = size_t(bytes_of(Storage(kind)));
-  for (size_t length : shape) bytes *= length;
+  for (size_t length : shape)
+    if (__builtin_mul_overflow(bytes, length, &bytes)) throw std::bad_alloc();
   auto* block = new Pooled(bytes);
   nb::capsule owner(block, [](void* held) noexcept { delete static_cast<Pooled*>(held); });
   return nb::ndarray<nb::pytorch>(block->data(), shape.size(), shape.data(), owner, nullptr,
@@ -143,6 +151,13 @@ using Nodes = nb::ndarray<const int64_t, nb::ndim<1>, nb::c_contig, nb::device::
 using Ints = nb::ndarray<const int32_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 template <class T>
 using OutputArray = nb::ndarray<nb::numpy, T, nb::ndim<1>>;
+
+// A copy, because another thread may write the caller's array after it was checked.
+Array<int64_t> copy_nodes(const Nodes& nodes) {
+  Array<int64_t> copied(int64_t(nodes.size()));
+  for (int64_t n = 0; n < copied.count; ++n) copied[n] = read_once(nodes.data() + n);
+  return copied;
+}
 
 Index read_index(const IndexArray& array, const char* name) {
   const auto type = array.dtype();
@@ -196,13 +211,14 @@ nb::tuple sample(const std::vector<IndexArray>& rows, const Nodes& seeds,
                  int threads) {
   const Neighbours from = read_neighbours(rows);
   if (int64_t(seeds.size()) > from.nodes) throw nb::value_error("a node was given twice");
+  Array<int64_t> given = copy_nodes(seeds);
   FirstError error;
   Array<int64_t> node;
   std::vector<Picks> layers;
   std::vector<int64_t> new_nodes, num_edges;
   {
     nb::gil_scoped_release release;
-    Sample sample(from, seeds.data(), int64_t(seeds.size()), error);
+    Sample sample(from, given.data(), given.count, error);
     for (size_t hop = 0; hop < fanouts.size() && !error; ++hop)
       sample.hop(int64_t(hop), {fanouts[hop], replace}, seed, layered, threads);
     node = sample.node.resized(sample.node.count);
@@ -218,16 +234,17 @@ nb::tuple sample(const std::vector<IndexArray>& rows, const Nodes& seeds,
 nb::tuple pick(const std::vector<IndexArray>& rows, const Nodes& queries, int64_t fanout,
                bool replace, uint64_t seed, uint64_t stage, int threads) {
   const Neighbours from = read_neighbours(rows);
-  for (size_t n = 0; n < queries.size(); ++n)
-    if (uint64_t(queries.data()[n]) >= uint64_t(from.nodes))
+  Array<int64_t> query = copy_nodes(queries);
+  for (int64_t n = 0; n < query.count; ++n)
+    if (uint64_t(query[n]) >= uint64_t(from.nodes))
       throw nb::value_error("queries hold an index that is no node of the graph");
   FirstError error;
   Picks picks;
   {
     nb::gil_scoped_release release;
-    picks = HopSampler(from, queries.data(), int64_t(queries.size()), {fanout, replace},
-                       Stream(seed, stage), error)
-                .run(threads);
+    picks =
+        HopSampler(from, query.data(), query.count, {fanout, replace}, Stream(seed, stage), error)
+            .run(threads);
   }
   throw_if_set(error);
   return to_python(std::move(picks));
@@ -261,11 +278,12 @@ OutputArray<int64_t> visit(const std::vector<IndexArray>& rows, int kind, int64_
 nb::tuple induce(const std::vector<IndexArray>& rows, const Nodes& nodes, int threads) {
   const Neighbours from = read_neighbours(rows);
   if (int64_t(nodes.size()) > from.nodes) throw nb::value_error("a node was given twice");
+  Array<int64_t> node = copy_nodes(nodes);
   FirstError error;
   Picks picks;
   {
     nb::gil_scoped_release release;
-    picks = Induced(from, int64_t(nodes.size()), error).run(nodes.data(), threads);
+    picks = Induced(from, node.count, error).run(node.data(), threads);
   }
   throw_if_set(error);
   return to_python(std::move(picks));
@@ -301,13 +319,14 @@ nb::tuple group_rows(const IndexArray& query, const IndexArray& key, int64_t nod
   BadIndex bad;
   {
     nb::gil_scoped_release release;
-    bad = find_bad(from,
-                   {nodes, nodes, 1, -1, 0, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr},
-                   threads);
+    const CheckedEdges checked(
+        from, {nodes, nodes, 1, -1, 0, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr},
+        threads);
+    bad = checked.bad;
     if (!bad.argument)
-      sort_by_row(edges, nodes, rowptr.data(), threads, [&](int64_t e) { return from.query[e]; },
+      sort_by_row(edges, nodes, rowptr.data(), threads, [&](int64_t e) { return checked.row[e]; },
                   [&](int32_t position, int64_t e) {
-        key_index[position] = int32_t(from.key[e]);
+        key_index[position] = checked.key[e];
         edge_id[position] = int32_t(e);
       });
   }
@@ -389,6 +408,7 @@ NB_MODULE(_native, m) {
         nb::arg("heads"), nb::arg("threads"));
   m.def("checksum", &checksum, nb::arg("data"), nb::arg("num_bytes"), nb::arg("threads"));
   m.def("allocate", &allocate, nb::arg("shape"), nb::arg("storage"));
+  m.def("keep_memory", [](size_t bytes) { Pool::get().limit = bytes; }, nb::arg("bytes"));
   m.def("gather_floor", [](Address rowptr, Address column, int64_t num_rows, int64_t floats,
                            Address x, Address out, int threads) {
     nb::gil_scoped_release release;

@@ -1,5 +1,5 @@
-// Groups an edge list by query and, transposed, by key: two stable counting sorts after range
-// checks.
+// Groups an edge list by query and, transposed, by key: two stable counting sorts of a checked copy
+// of the indices.
 #pragma once
 #include <algorithm>
 #include <atomic>
@@ -17,8 +17,8 @@ struct Index {
   int bytes = 0;
 
   int64_t operator[](int64_t at) const {
-    return bytes == 8 ? static_cast<const int64_t*>(data)[at]
-                      : static_cast<const int32_t*>(data)[at];
+    return bytes == 8 ? read_once(static_cast<const int64_t*>(data) + at)
+                      : read_once(static_cast<const int32_t*>(data) + at);
   }
 };
 
@@ -39,30 +39,39 @@ struct BadIndex {
   int64_t value = 0;
 };
 
-inline BadIndex find_bad(const Edges& edges, const Grouping& to, int threads) {
-  constexpr int64_t chunk = 1 << 16;
-  std::atomic<int64_t> first{edges.count};
-  auto good = [&](int64_t e) {
-    return uint64_t(edges.query[e]) < uint64_t(to.num_queries) &&
-           uint64_t(edges.key[e]) < uint64_t(to.num_keys) &&
-           (!edges.relation.data || uint64_t(edges.relation[e]) < uint64_t(to.relations));
-  };
-  parallel_for((edges.count + chunk - 1) / chunk, threads, [&](int64_t task) {
-    const int64_t from = task * chunk, until = std::min(from + chunk, edges.count);
-    for (int64_t e = from; e < until; ++e) {
-      if (good(e)) continue;
-      int64_t seen = first;
-      while (e < seen && !first.compare_exchange_weak(seen, e)) {
-      }
-      return;
-    }
-  });
-  const int64_t e = first;
-  if (e == edges.count) return {};
-  if (uint64_t(edges.query[e]) >= uint64_t(to.num_queries)) return {1, edges.query[e]};
-  if (uint64_t(edges.key[e]) >= uint64_t(to.num_keys)) return {2, edges.key[e]};
-  return {3, edges.relation[e]};
-}
+// The row (query * relations + relation) and the key of each edge. They are copied when they are
+// checked, because another thread may write the caller's arrays meanwhile.
+struct CheckedEdges {
+  Buffer<int32_t> row, key;  // row -1: a self-loop to be left out
+  BadIndex bad;
+
+  CheckedEdges(const Edges& edges, const Grouping& to, int threads)
+      : row(edges.count), key(edges.count) {
+    constexpr int64_t chunk = 1 << 16;
+    const int64_t chunks = (edges.count + chunk - 1) / chunk;
+    std::vector<BadIndex> first_bad(chunks);
+    parallel_for(chunks, threads, [&](int64_t task) {
+      const int64_t until = std::min((task + 1) * chunk, edges.count);
+      BadIndex found;
+      for (int64_t e = task * chunk; e < until && !found.argument; ++e) found = read(edges, to, e);
+      first_bad[task] = found;
+    });
+    for (const BadIndex& each : first_bad)
+      if (!bad.argument) bad = each;
+  }
+
+ private:
+  BadIndex read(const Edges& edges, const Grouping& to, int64_t e) {
+    const int64_t i = edges.query[e], j = edges.key[e];
+    const int64_t r = edges.relation.data ? edges.relation[e] : 0;
+    if (uint64_t(i) >= uint64_t(to.num_queries)) return {1, i};
+    if (uint64_t(j) >= uint64_t(to.num_keys)) return {2, j};
+    if (uint64_t(r) >= uint64_t(to.relations)) return {3, r};
+    row[e] = to.first_loop >= 0 && i == j ? -1 : int32_t(i * to.relations + r);
+    key[e] = int32_t(j);
+    return {};
+  }
+};
 
 // Stable counting sort of the items [0, count) by row(item). Calls put(position, item) once for
 // each item; items with a negative row are left out. Each slice of items has its own histogram.
@@ -103,22 +112,18 @@ void sort_by_row(int64_t count, int64_t num_rows, int32_t* rowptr, int threads, 
 inline BadIndex group(const Edges& edges, const Grouping& to, int threads) {
   constexpr int64_t min_edges = 1 << 15;  // for several threads to be faster
   if (edges.count < min_edges) threads = 1;
-  const BadIndex bad = find_bad(edges, to, threads);
-  if (bad.argument) return bad;
+  const CheckedEdges checked(edges, to, threads);
+  if (checked.bad.argument) return checked.bad;
   const int64_t R = to.relations,
                 loops = to.first_loop < 0 ? 0 : std::min(to.num_queries, to.num_keys);
-  const bool replace = to.first_loop >= 0;
-  auto relation = [&](int64_t e) { return edges.relation.data ? edges.relation[e] : 0; };
   // The items are the edges and then one self-loop per node, so a query's loop comes last in its
   // row.
   sort_by_row(edges.count + loops, to.num_queries * R, to.rowptr, threads,
               [&](int64_t e) -> int64_t {
-    if (e >= edges.count) return (e - edges.count) * R + to.loop_relation;
-    const int64_t i = edges.query[e];
-    return replace && i == edges.key[e] ? -1 : i * R + relation(e);
+    return e < edges.count ? checked.row[e] : (e - edges.count) * R + to.loop_relation;
   }, [&](int32_t position, int64_t e) {
     const bool loop = e >= edges.count;
-    to.key_index[position] = int32_t(loop ? e - edges.count : edges.key[e]);
+    to.key_index[position] = loop ? int32_t(e - edges.count) : checked.key[e];
     to.edge_id[position] = int32_t(loop                 ? to.first_loop + e - edges.count
                                    : edges.edge_id.data ? edges.edge_id[e]
                                                         : e);

@@ -11,7 +11,7 @@ template <class A, Mechanism M, int Per>
 class Forward : Gather<A, M, Per> {
   using Base = Gather<A, M, Per>;
   using Base::block, Base::fault, Base::begin, Base::end, Base::scratch, Base::gather;
-  using Base::edge_ids_are_valid;
+  using Base::read_edge_ids, Base::rowptr;
   using Base::W, Base::gat, Base::p, Base::rows, Base::tile, Base::dropout, Base::R, Base::H,
       Base::P;
   using typename Base::V;
@@ -20,11 +20,11 @@ class Forward : Gather<A, M, Per> {
   explicit Forward(const Problem& problem) : Base(problem) {}
 
   int run() {
-    if (!is_valid_rowptr(p.rowptr, p.num_queries * R, p.num_positions)) return int(Fault::rowptr);
-    const Plan plan = make_plan(p.rowptr, p.num_queries, R);
+    if (!rowptr.copy(p.rowptr, p.num_queries * R, p.num_positions)) return int(Fault::rowptr);
+    const Plan plan = make_plan(rowptr.data(), p.num_queries, R);
     parallel_for(plan.tasks(), p.threads, [&](int64_t task) {
       auto d = scratch();
-      this->for_each_group(plan, task, p.rowptr, [&](int64_t i) {
+      this->for_each_group(plan, task, rowptr.data(), [&](int64_t i) {
         start(d);
         for (int64_t r = 0; r < R; ++r) add_edges(d, i, r, begin(i, r), end(i, r));
         finish(d, i);
@@ -39,7 +39,8 @@ class Forward : Gather<A, M, Per> {
   void start(Scratch<A>& d) const {
     d.is_empty = true;
     for (int64_t t = 0; t < tile.vectors; ++t) {
-      d.top[t] = all(-std::numeric_limits<A>::infinity());
+      // Not -inf, so that the weight of a score of -inf is exp(-inf) = 0 and not NaN.
+      d.top[t] = all(std::numeric_limits<A>::lowest());
       d.weight_sum[t] = V{};
     }
     for (int64_t v = 0; v < P; v += W) store(d.row_sum + v, V{});
@@ -54,21 +55,15 @@ class Forward : Gather<A, M, Per> {
       if (!gather(d, e, count, r)) break;
       this->template score<false>(d, e, count, i, r);
       if (p.weights || p.scores || dropout.active) {
-        if (!edge_ids_are_valid(e, count)) break;
-        if (p.weights)
-          for (int64_t b = 0; b < count; ++b) copy(output_weights(e + b), d.score + b * H, H);
-        if (p.scores)
-          for (int64_t b = 0; b < count; ++b)
-            copy(static_cast<A*>(p.scores) + int64_t(p.edge_id[e + b]) * H, d.score + b * H, H);
+        if (!read_edge_ids(d, e, count)) break;
+        for (void* to : {p.weights, p.scores})
+          for (int64_t b = 0; to && b < count; ++b)
+            copy(static_cast<A*>(to) + d.edge_id[b] * H, d.score + b * H, H);
       }
       exponentiate(d, count);
-      if (dropout.active) apply_dropout(d, e, count);
+      if (dropout.active) apply_dropout(d, count);
       this->add_rows(d.row_sum, d.score, d.value_row, count);
     }
-  }
-
-  A* output_weights(int64_t e) const {
-    return static_cast<A*>(p.weights) + int64_t(p.edge_id[e]) * H;
   }
 
   // Raises top to the block's maximum, then replaces each score by exp(score - top).
@@ -85,7 +80,7 @@ class Forward : Gather<A, M, Per> {
     raise_top(d);
     for (int64_t t = 0; t < T; ++t) d.block_weight_sum[t] = V{};
     for (int64_t v = 0, t = 0; v < vectors; ++v, t = t + 1 == T ? 0 : t + 1) {
-      s[v] = exp(s[v] - d.top[t]);
+      s[v] = scaled_exp(s[v] - d.top[t]);
       d.block_weight_sum[t] += s[v];
     }
     for (int64_t t = 0; t < T; ++t) d.weight_sum[t] += d.block_weight_sum[t];
@@ -93,14 +88,14 @@ class Forward : Gather<A, M, Per> {
 
   // Sets top to new_top and multiplies the sums so far by exp(old top - new top).
   DYNAGAT_INLINE void raise_top(Scratch<A>& d) const {
-    bool higher = false;
-    for (int64_t t = 0; t < tile.vectors; ++t) higher |= any_above<A>(d.new_top[t], d.top[t]);
-    if (!higher) return;
     if (d.is_empty) {  // the sums are still zero
       d.is_empty = false;
       for (int64_t t = 0; t < tile.vectors; ++t) d.top[t] = d.new_top[t];
       return;
     }
+    bool higher = false;
+    for (int64_t t = 0; t < tile.vectors; ++t) higher |= any_above<A>(d.new_top[t], d.top[t]);
+    if (!higher) return;
     for (int64_t t = 0; t < tile.vectors; ++t) {
       d.shrink[t] = exp(d.top[t] - d.new_top[t]);
       d.top[t] = d.new_top[t];
@@ -112,9 +107,9 @@ class Forward : Gather<A, M, Per> {
         store(d.row_sum + v * W, load(d.row_sum + v * W) * shrink[h]);
   }
 
-  void apply_dropout(Scratch<A>& d, int64_t e, int64_t count) const {
+  void apply_dropout(Scratch<A>& d, int64_t count) const {
     for (int64_t b = 0; b < count; ++b) {
-      dropout.factors(p.edge_id[e + b], H, d.dropout_factor);
+      dropout.factors(d.edge_id[b], H, d.dropout_factor);
       for (int64_t h = 0; h < H; ++h) d.score[b * H + h] *= d.dropout_factor[h];
     }
   }
@@ -139,12 +134,14 @@ class Forward : Gather<A, M, Per> {
     if (!p.weights || fault) return;
     tile.repeat(d.inverse, d.weight_sum);  // 1 / weight_sum
     V* s = reinterpret_cast<V*>(d.score);
+    auto weights = [&](int64_t b) { return static_cast<A*>(p.weights) + d.edge_id[b] * H; };
     for (int64_t e = from; e < to; e += block) {
       const int64_t count = std::min(block, to - e), T = tile.vectors;
-      for (int64_t b = 0; b < count; ++b) copy<A>(d.score + b * H, output_weights(e + b), H);
+      if (!read_edge_ids(d, e, count)) return;
+      for (int64_t b = 0; b < count; ++b) copy<A>(d.score + b * H, weights(b), H);
       for (int64_t v = 0, t = 0; v * W < count * H; ++v, t = t + 1 == T ? 0 : t + 1)
-        s[v] = exp(s[v] - d.top[t]) * d.weight_sum[t];
-      for (int64_t b = 0; b < count; ++b) copy(output_weights(e + b), d.score + b * H, H);
+        s[v] = scaled_exp(s[v] - d.top[t]) * d.weight_sum[t];
+      for (int64_t b = 0; b < count; ++b) copy(weights(b), d.score + b * H, H);
     }
   }
 

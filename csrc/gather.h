@@ -39,6 +39,7 @@ struct Scratch {
   const A **key_row, **sum_row, **value_row, **edge_row;
   const uint8_t** sign_row;
   const char** prefetch_row;
+  int64_t *key_id, *edge_id;  // checked copies of the block's indices: key_id is a row of key
 
   // Not inlined: it would be copied into every kernel.
   __attribute__((noinline)) Scratch(int64_t block, int64_t padded, int64_t heads, int64_t tile,
@@ -80,6 +81,7 @@ struct Scratch {
     for (auto* row : {&key_row, &sum_row, &value_row, &edge_row}) visit(*row, block);
     visit(sign_row, block);
     visit(prefetch_row, block);
+    for (auto* index : {&key_id, &edge_id}) visit(*index, block);
   }
 };
 
@@ -105,6 +107,7 @@ class Gather {
   // gatv2, the bytes of `signs` (where z is not positive).
   Buffer<uint8_t> edge_data;
   const int64_t edge_bytes;
+  Rowptr rowptr;
   std::atomic<int> fault{0};
 
   explicit Gather(const Problem& p)
@@ -149,12 +152,20 @@ class Gather {
       to[row * padded + c] = c < p.channels ? from[(from_row * p.channels + c) * stride] : A(0);
   }
 
+  // Sets the padding of a row to 0. It is NaN if an infinite number was multiplied with it.
+  void clear_padding(A* row) const {
+    const int64_t padded = rows.per_head * W;
+    if (p.channels == padded) return;
+    for (int64_t h = 0; h < H; ++h)
+      std::fill(row + h * padded + p.channels, row + (h + 1) * padded, A(0));
+  }
+
   A* weight_at(int64_t e) { return reinterpret_cast<A*>(edge_data.data() + e * edge_bytes); }
   A* grad_at(int64_t e) { return weight_at(e) + H; }
   uint8_t* signs_at(int64_t e) { return edge_data.data() + e * edge_bytes + 2 * H * sizeof(A); }
 
-  int64_t begin(int64_t i, int64_t r) const { return p.rowptr[i * R + r]; }
-  int64_t end(int64_t i, int64_t r) const { return p.rowptr[i * R + r + 1]; }
+  int64_t begin(int64_t i, int64_t r) const { return rowptr[i * R + r]; }
+  int64_t end(int64_t i, int64_t r) const { return rowptr[i * R + r + 1]; }
   Scratch<A> scratch() const { return Scratch<A>(block, P, H, tile.vectors, rows_are_copied); }
   void fail(Fault what) { fault = int(what); }
 
@@ -167,9 +178,9 @@ class Gather {
 
   DYNAGAT_INLINE bool gather(Scratch<A>& d, int64_t e, int64_t count, int64_t r) {
     for (int64_t b = 0; b < count; ++b) {
-      const int64_t j = p.key_index[e + b];
+      const int64_t j = read_once(p.key_index + e + b);
       if (uint64_t(j) >= uint64_t(p.num_keys)) return fail(Fault::key_index), false;
-      const int64_t row = j * R + r;
+      const int64_t row = d.key_id[b] = j * R + r;
       if (!gat) d.key_row[b] = rows.read(p.key, row, d.keys + b * (rows_are_copied ? P : 0));
       if (gat || p.value)
         d.value_row[b] = rows.read(value, row, d.values + b * (rows_are_copied ? P : 0));
@@ -181,10 +192,9 @@ class Gather {
   }
 
   bool gather_edges(Scratch<A>& d, int64_t e, int64_t count, int64_t r) {
+    if (!read_edge_ids(d, e, count)) return false;
     for (int64_t b = 0; b < count; ++b) {
-      const int64_t id = p.edge_id[e + b];
-      if (uint64_t(id) >= uint64_t(p.num_edges)) return fail(Fault::edge_id), false;
-      d.edge_row[b] = static_cast<const A*>(p.edge) + id * D;
+      d.edge_row[b] = static_cast<const A*>(p.edge) + d.edge_id[b] * D;
       if (gat) continue;
       A* sum = d.sums + b * P;  // key_j + W_e e_ij
       for (int64_t v = 0; v < P; v += W) store(sum + v, load(d.key_row[b] + v));
@@ -193,14 +203,18 @@ class Gather {
         const A* w = &edge_weight[(r * D + k) * P];
         for (int64_t v = 0; v < P; v += W) store(sum + v, load(sum + v) + x * load(w + v));
       }
+      clear_padding(sum);
       d.sum_row[b] = sum;
     }
     return true;
   }
 
-  bool edge_ids_are_valid(int64_t e, int64_t count) {
-    for (int64_t b = 0; b < count; ++b)
-      if (uint64_t(p.edge_id[e + b]) >= uint64_t(p.num_edges)) return fail(Fault::edge_id), false;
+  // Copies the edge ids of positions [e, e + count) to d.edge_id; false if one is out of range.
+  bool read_edge_ids(Scratch<A>& d, int64_t e, int64_t count) {
+    for (int64_t b = 0; b < count; ++b) {
+      d.edge_id[b] = read_once(p.edge_id + e + b);
+      if (uint64_t(d.edge_id[b]) >= uint64_t(p.num_edges)) return fail(Fault::edge_id), false;
+    }
     return true;
   }
 
@@ -210,12 +224,6 @@ class Gather {
     prefetch(rows.at(value, row), rows.bytes);
     if (dpgat || (gatv2 && p.value)) prefetch(rows.at(p.key, row), rows.bytes);
     if (gat) __builtin_prefetch(static_cast<const A*>(p.key) + row * H);
-  }
-
-  static DYNAGAT_INLINE V leaky_relu_up_to_one(V z, V slope) {
-    if constexpr (Per == 0) return leaky_relu<A>(z, slope);
-    else
-      return max(z, z * slope);  // any slope up to one; the dispatch sends larger ones to Per = 0
   }
 
   // Computes d.score[b, h], padded with -inf to whole vectors. Signed: also stores the signs of z.
@@ -239,7 +247,7 @@ class Gather {
           sum_per_head<Per, A>(H, rows.per_head, partial, [&](int64_t v) {
             const V z = load(q + v * W) + load(k + v * W);
             if constexpr (Signed) sign[v] = signs(z);
-            return load(attention + v * W) * leaky_relu_up_to_one(z, s);
+            return load(attention + v * W) * leaky_relu<A>(z, s);
           });
         }
       }
@@ -254,7 +262,7 @@ class Gather {
     const A* query = static_cast<const A*>(p.query) + (i * R + r) * H;
     for (int64_t b = 0; b < count; ++b) {
       prefetch_edge(e + b + ahead, r);
-      const A* key = static_cast<const A*>(p.key) + (int64_t(p.key_index[e + b]) * R + r) * H;
+      const A* key = static_cast<const A*>(p.key) + d.key_id[b] * H;
       A* raw = d.raw + b * H;
       for (int64_t h = 0; h < H; ++h) raw[h] = query[h] + key[h];
       for (int64_t k = 0; k < D; ++k)

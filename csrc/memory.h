@@ -1,7 +1,9 @@
 // Buffers. Large ones use huge pages, and their memory is kept for the next call.
 #pragma once
+#include <atomic>
 #include <cstdint>
 #include <cstdlib>
+#include <limits>
 #include <mutex>
 #include <new>
 #include <utility>
@@ -9,7 +11,6 @@
 
 #ifdef __linux__
 #include <sys/mman.h>
-#include <unistd.h>
 #endif
 
 namespace dynagat {
@@ -17,9 +18,10 @@ namespace dynagat {
 constexpr size_t huge_page = size_t(1) << 21;
 constexpr size_t large = size_t(1) << 22;  // bytes from which a buffer comes from the pool
 
-// Keeps large blocks that are not in use, because new memory is slow: the system clears each page
-// when it is first touched. The pool holds at most an eighth of the machine's memory, and nothing
-// if DYNAGAT_KEEP_MEMORY=0. It never waits for a lock, so a forked child can't deadlock.
+// Keeps large blocks that are not in use, up to `limit` bytes, because new memory is slow: the
+// system clears each page when it is first touched. Kept blocks are marked with MADV_FREE, so the
+// system takes their pages as soon as any process needs memory. The pool never waits for a lock, so
+// a forked child can't deadlock.
 class Pool {
   struct Block {
     void* data;
@@ -27,19 +29,12 @@ class Pool {
   };
   std::mutex mutex;
   std::vector<Block> idle;  // oldest first
-  size_t idle_bytes = 0, limit = 0;
-
-  Pool() {
-    const char* keep = std::getenv("DYNAGAT_KEEP_MEMORY");
-    if (keep && keep[0] == '0') return;
-#ifdef __linux__
-    limit = size_t(sysconf(_SC_PHYS_PAGES)) / 8 * size_t(sysconf(_SC_PAGESIZE));
-#else
-    limit = size_t(1) << 30;
-#endif
-  }
+  size_t idle_bytes = 0;
+  Pool() = default;
 
  public:
+  std::atomic<size_t> limit{0};  // set when the module is loaded
+
   static Pool& get() {
     static Pool* const pool = new Pool;  // never destroyed: tensors may outlive static objects
     return *pool;
@@ -74,11 +69,14 @@ class Pool {
   void give_back(void* data, size_t bytes) {
     if (bytes <= limit && mutex.try_lock()) {
       std::lock_guard<std::mutex> lock(mutex, std::adopt_lock);
-      while (idle_bytes + bytes > limit) {
+      while (!idle.empty() && idle_bytes + bytes > limit) {
         std::free(idle.front().data);
         idle_bytes -= idle.front().bytes;
         idle.erase(idle.begin());
       }
+#if defined(__linux__) && defined(MADV_FREE)
+      madvise(data, bytes, MADV_FREE);
+#endif
       idle.push_back({data, bytes});
       idle_bytes += bytes;
       return;
@@ -96,6 +94,7 @@ class Pooled {
   Pooled() = default;
   explicit Pooled(size_t requested) : bytes(requested) {
     if (!requested) return;
+    if (requested > size_t(PTRDIFF_MAX) / 2) throw std::bad_alloc();
     if (requested >= large) {
       held = Pool::get().take(bytes);
     } else {
@@ -125,13 +124,18 @@ class Buffer {
  public:
   Buffer() = default;
   explicit Buffer(int64_t count)
-      : memory(size_t(count) * sizeof(T)), held(static_cast<T*>(memory.data())) {}
+      : memory(bytes_of_items(count)), held(static_cast<T*>(memory.data())) {}
   Buffer(Buffer&& other) noexcept
       : memory(std::move(other.memory)), held(std::exchange(other.held, nullptr)) {}
   Buffer& operator=(Buffer&& other) noexcept {
     memory = std::move(other.memory);
     std::swap(held, other.held);
     return *this;
+  }
+
+  static size_t bytes_of_items(int64_t count) {
+    if (uint64_t(count) > std::numeric_limits<size_t>::max() / sizeof(T)) throw std::bad_alloc();
+    return size_t(count) * sizeof(T);
   }
 
   T* data() { return held; }

@@ -5,6 +5,9 @@
 #include <cstdint>
 #include <vector>
 
+#include "memory.h"
+#include "parallel.h"
+
 namespace dynagat {
 
 // Some of the edges of one row. A group is a query (or key) and has `relations` rows.
@@ -27,12 +30,22 @@ struct Plan {
   int64_t tasks() const { return int64_t(bounds.size()) - 1; }
 };
 
-// Whether rowptr starts at 0, never decreases and ends at `limit` at most.
-inline bool is_valid_rowptr(const int32_t* rowptr, int64_t rows, int64_t limit) {
-  bool valid = rowptr[0] == 0 && rowptr[rows] <= limit;
-  for (int64_t row = 0; row < rows; ++row) valid &= rowptr[row] <= rowptr[row + 1];
-  return valid;
-}
+// A checked copy of a rowptr, which can't change during the call.
+class Rowptr {
+  Buffer<int32_t> copied;
+
+ public:
+  // False unless `from` starts at 0, never decreases and ends at `limit` at most.
+  bool copy(const int32_t* from, int64_t rows, int64_t limit) {
+    copied = Buffer<int32_t>(rows + 1);
+    for (int64_t row = 0; row <= rows; ++row) copied[row] = read_once(from + row);
+    bool valid = copied[0] == 0 && copied[rows] <= limit;
+    for (int64_t row = 0; row < rows; ++row) valid &= copied[row] <= copied[row + 1];
+    return valid;
+  }
+  int32_t operator[](int64_t row) const { return copied[row]; }
+  const int32_t* data() { return copied.data(); }
+};
 
 inline Plan make_plan(const int32_t* rowptr, int64_t groups, int64_t relations) {
   constexpr int64_t edges_per_task = 4096, group_cost = 4, max_tasks = 1024;

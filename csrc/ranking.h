@@ -113,11 +113,15 @@ inline void order_keys(const Preferences& p, const double* effect, int64_t keys,
 inline bool rank_keys(const int32_t* rowptr, const int32_t* key, const double* scores,
                       const double* effects, int64_t queries, int64_t keys, int64_t edges,
                       int64_t heads, int32_t* position, int threads) {
-  if (!is_valid_rowptr(rowptr, queries, edges)) return false;
-  for (int64_t e = 0; e < edges; ++e)
-    if (uint64_t(key[e]) >= uint64_t(keys)) return false;
+  Rowptr rows;
+  if (!rows.copy(rowptr, queries, edges)) return false;
+  std::vector<int32_t> checked(edges);
+  for (int64_t e = 0; e < edges; ++e) {
+    checked[e] = read_once(key + e);
+    if (uint64_t(checked[e]) >= uint64_t(keys)) return false;
+  }
   parallel_for(heads, threads, [&](int64_t h) {
-    const Preferences preferences(rowptr, key, scores + h * edges, queries, keys);
+    const Preferences preferences(rows.data(), checked.data(), scores + h * edges, queries, keys);
     order_keys(preferences, effects + h * keys, keys, position + h * keys);
   });
   return true;

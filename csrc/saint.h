@@ -61,7 +61,7 @@ inline void draw_edges(const Neighbours& from, const int64_t* live, int64_t num_
     const Stream stream(seed, 0);
     for (int64_t n = begin; n < end; ++n) {
       const uint64_t at = stream.at(n);
-      const int64_t query = live[Stream::number(at, 0, num_live)];
+      const int64_t query = read_once(live + Stream::number(at, 0, num_live));
       visited[n] = visited[count + n] = 0;
       if (uint64_t(query) >= uint64_t(from.nodes)) return error.set(Error::node);
       const Span row = row_of(from, query, error);

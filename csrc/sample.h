@@ -14,6 +14,7 @@
 #include "csr.h"
 #include "memory.h"
 #include "parallel.h"
+#include "plan.h"
 #include "random.h"
 #include "table.h"
 
@@ -291,14 +292,16 @@ class Sample {
 inline bool transpose(const int32_t* rowptr, const int32_t* key, int64_t queries, int64_t keys,
                       int64_t edges, int32_t* key_rowptr, int32_t* key_query, int32_t* key_position,
                       int threads) {
-  bool valid = rowptr[0] == 0 && rowptr[queries] == edges;
-  for (int64_t i = 0; i < queries; ++i) valid &= rowptr[i] <= rowptr[i + 1];
-  for (int64_t e = 0; e < edges; ++e) valid &= uint32_t(key[e]) < uint64_t(keys);
-  if (!valid) return false;
-  Buffer<int32_t> query_of(edges);
+  Rowptr rows;
+  if (!rows.copy(rowptr, queries, edges) || rows[queries] != edges) return false;
+  Buffer<int32_t> query_of(edges), key_of(edges);
+  for (int64_t e = 0; e < edges; ++e) {
+    key_of[e] = read_once(key + e);
+    if (uint64_t(key_of[e]) >= uint64_t(keys)) return false;
+  }
   for (int64_t i = 0; i < queries; ++i)
-    std::fill(query_of.data() + rowptr[i], query_of.data() + rowptr[i + 1], int32_t(i));
-  sort_by_row(edges, keys, key_rowptr, threads, [&](int64_t e) { return int64_t(key[e]); },
+    std::fill(query_of.data() + rows[i], query_of.data() + rows[i + 1], int32_t(i));
+  sort_by_row(edges, keys, key_rowptr, threads, [&](int64_t e) { return int64_t(key_of[e]); },
               [&](int32_t position, int64_t e) {
     key_query[position] = query_of[e];
     key_position[position] = int32_t(e);
@@ -312,14 +315,17 @@ inline bool gather_rows(const char* table, int64_t rows, int64_t bytes, const in
   std::atomic<bool> valid{true};
   constexpr int64_t chunk = 512, ahead = 8, line = 64;
   parallel_for((count + chunk - 1) / chunk, threads, [&](int64_t task) {
-    const int64_t until = std::min((task + 1) * chunk, count);
-    for (int64_t n = task * chunk; n < until; ++n)
-      if (uint64_t(index[n]) >= uint64_t(rows)) return void(valid = false);
-    for (int64_t n = task * chunk; n < until; ++n) {
-      if (n + ahead < until)
+    const int64_t first = task * chunk, length = std::min(chunk, count - first);
+    int64_t row[chunk];
+    for (int64_t n = 0; n < length; ++n) {
+      row[n] = read_once(index + first + n);
+      if (uint64_t(row[n]) >= uint64_t(rows)) return void(valid = false);
+    }
+    for (int64_t n = 0; n < length; ++n) {
+      if (n + ahead < length)
         for (int64_t at = 0; at < bytes; at += line)
-          __builtin_prefetch(table + index[n + ahead] * bytes + at);
-      std::copy_n(table + index[n] * bytes, bytes, out + n * bytes);
+          __builtin_prefetch(table + row[n + ahead] * bytes + at);
+      std::copy_n(table + row[n] * bytes, bytes, out + (first + n) * bytes);
     }
   });
   return valid;

@@ -81,11 +81,12 @@ DYNAGAT_INLINE Vec<double> sum_each(const Vec<double>* x) {
   return __builtin_shufflevector(a, b, 0, 1, 4, 5) + __builtin_shufflevector(a, b, 2, 3, 6, 7);
 }
 
-// exp for x <= 0 (and small positive x), accurate to about one unit in the last place. NaN stays
-// NaN.
+// 2^Power exp(x) for x <= 0 (and small positive x), accurate to about one unit in the last place.
+// Results below the smallest normal number are 0. NaN stays NaN, whatever its bits are.
+template <int Power = 0>
 DYNAGAT_INLINE Vec<float> exp(Vec<float> x) {
   typedef Lanes<float>::I I;
-  const Vec<float> lowest = all(-87.33654f);  // log of the smallest normal number
+  const Vec<float> lowest = all(-87.33654f - Power * 0.6931472f);  // log of the smallest result
   const I vanishes = x < lowest;
   x = vanishes ? lowest : x;
   const Vec<float> shift = all(12582912.0f);  // 1.5 * 2^23: adding it rounds to an integer
@@ -101,16 +102,24 @@ DYNAGAT_INLINE Vec<float> exp(Vec<float> x) {
   y = y * r + 5.0000001201e-1f;
   y = (y * r) * r + r + 1.0f;
   typedef uint32_t Bits __attribute__((vector_size(32)));
-  Bits bits, power;
-  std::memcpy(&bits, &y, 32);
-  std::memcpy(&power, &shifted, 32);
-  bits += power << 23;  // the low bits of `shifted` hold n
-  std::memcpy(&y, &bits, 32);
-  return vanishes ? Vec<float>{} : y;
+  Bits bits;
+  std::memcpy(&bits, &shifted, 32);
+  bits = (bits << 23) + (uint32_t(127 + Power) << 23);  // 2^(n + Power): `shifted` ends with n
+  Vec<float> power;
+  std::memcpy(&power, &bits, 32);
+  return vanishes ? Vec<float>{} : y * power;
 }
+template <int Power = 0>
 DYNAGAT_INLINE Vec<double> exp(Vec<double> x) {
   for (int lane = 0; lane < 4; ++lane) x[lane] = std::exp(x[lane]);
-  return x;
+  return x * (1.0 / (int64_t(1) << -Power));
+}
+
+// Softmax weights before their sum is known are scaled by 2^-16, so that sums of weight times value
+// do not overflow before they are divided by the sum of the weights.
+template <class V>
+DYNAGAT_INLINE V scaled_exp(V x) {
+  return exp<-16>(x);
 }
 
 // One byte per vector: bit l is set if lane l of z is not positive.

@@ -31,7 +31,8 @@ def test_native_and_torch_group_edges_identically(sizes, dtype, relations, loops
     expected = module._group_in_torch(edges, *sizes[:2], relations, first_loop, loop_relation)
     used = int(arrays[0][-1])
     for n, (array, exact) in enumerate(zip(arrays, expected, strict=True)):
-        assert torch.equal(array if n in (0, 3) else array[:used], exact)
+        end = None if n in (0, 3) else used
+        assert torch.equal(array[:end], exact[:end])
 
 
 @pytest.mark.parametrize("relations", [1, 3])
@@ -134,3 +135,28 @@ def test_invalid_edges_raise_an_error(case):
     create, error, message = INVALID[case]
     with pytest.raises(error, match=message):
         create()
+
+
+COUNTS = [
+    ({"num_relations": 0}, "num_relations must be an integer of at least 1, but is 0"),
+    ({"num_relations": 2}, r"rowptr must have shape \[7\].* but has shape \[4\]"),
+    ({"num_queries": 10**9}, r"rowptr must have shape \[1000000001\]"),
+    ({"num_keys": 2}, r"key_rowptr must have shape \[3\]"),
+    ({"num_edges": 10**9}, "num_edges must be at most 3, because .* but it is 1000000000"),
+    ({"edge_id": torch.zeros(2, dtype=torch.int32)}, r"edge_id must have shape \[3\]"),
+    ({"key_index": torch.zeros(3)}, "key_index must have .* hold torch.int32, .* torch.float32"),
+]
+
+
+@pytest.mark.parametrize("case", range(len(COUNTS)))
+def test_counts_that_do_not_fit_the_arrays_raise_an_error(case):
+    changes, message = COUNTS[case]
+    graph = Graph.from_edge_index(EDGES, 3)
+    with pytest.raises(ValueError, match=message):
+        dataclasses.replace(graph, **changes)
+
+
+def test_replaced_self_loops_leave_unused_edge_ids():
+    loops = torch.zeros(2, 50, dtype=torch.int64)
+    graph = Graph.from_edge_index(loops, 3, self_loops=True).with_self_loops()
+    assert (graph.num_edges, len(graph.key_index)) == (56, 3)

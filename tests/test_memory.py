@@ -4,12 +4,13 @@ import copy
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 import torch
 import torch.nn.functional as F
 
-from dynagat import GATv2Conv
+from dynagat import GATv2Conv, native
 from dynagat.ops import fused, project
 
 pytestmark = pytest.mark.native
@@ -92,3 +93,47 @@ print(int(resident() - before > 200e6))
         [sys.executable, "-c", script], env=environment, check=True, capture_output=True, text=True
     )
     assert done.stdout.strip() == keep
+
+
+def test_kept_memory_is_free_for_other_processes():
+    script = """
+import torch
+from dynagat.ops import fused
+def lazily_free():
+    with open("/proc/self/smaps_rollup") as lines:
+        return sum(int(line.split()[1]) * 1024 for line in lines if line.startswith("LazyFree"))
+held = fused.empty((64, 1 << 20), torch.float32).fill_(1.0)
+before = lazily_free()
+del held
+print(lazily_free() - before)
+"""
+    path = Path("/proc/self/smaps_rollup")
+    if not path.exists() or "LazyFree" not in path.read_text():
+        pytest.skip("this system has no MADV_FREE")
+    done = subprocess.run([sys.executable, "-c", script], check=True, capture_output=True)
+    assert int(done.stdout) > 200e6
+
+
+CGROUPS = {
+    "version 2": ("0::/job/task\n", {"job/memory.max": "4096", "job/task/memory.max": "max"}),
+    "version 1": (
+        "4:memory:/job\n3:cpu:/\n0::/\n",
+        {"memory/memory.limit_in_bytes": "8192", "memory/job/memory.limit_in_bytes": "4096"},
+    ),
+    "in a container": ("4:cpu,memory:/not/mounted\n", {"memory/memory.limit_in_bytes": "4096"}),
+}
+
+
+@pytest.mark.parametrize("case", CGROUPS)
+def test_the_memory_limit_is_that_of_the_cgroup(case, tmp_path):
+    groups, limits = CGROUPS[case]
+    files = {"proc/self/cgroup": groups} | {f"sys/fs/cgroup/{k}": v for k, v in limits.items()}
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    assert native.memory_limit(tmp_path) == 4096
+
+
+def test_without_a_cgroup_the_memory_limit_is_that_of_the_machine(tmp_path):
+    total = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    assert native.memory_limit(tmp_path) == total

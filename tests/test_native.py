@@ -1,9 +1,12 @@
 """The native module: bitwise reproducibility, threads, forks, instruction sets."""
 
+import ctypes
 import os
 import subprocess
 import sys
 import threading
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 
 import pytest
 import torch
@@ -129,3 +132,121 @@ def test_the_checksum_detects_any_change():
     swapped = numbers.clone()
     swapped[[10, 20]] = numbers[[20, 10]]
     assert kernels.checksum(swapped.data_ptr(), 400_004, 2) != before
+
+
+@contextmanager
+def rewritten(arrays, bad):
+    """Within the block, another thread writes a bad value into the arrays, then good ones."""
+    arrays = [array.numpy() for array in arrays]  # torch does not see these writes
+    valid, done = [array.copy() for array in arrays], threading.Event()
+
+    def write():
+        while not done.is_set():
+            for array, good in zip(arrays, valid, strict=True):
+                array[..., 100:200] = bad
+                array[:] = good
+
+    thread = threading.Thread(target=write)
+    thread.start()
+    try:
+        yield
+    finally:
+        done.set()
+        thread.join()
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+def test_indices_that_change_during_a_call_are_never_used_unchecked(mechanism):
+    """The sanitizers watch for reads and writes outside the arrays."""
+    graph = random_graph(300, 300, 20_000, 1, 5_000)
+    problem = make_problem(mechanism, 2, 8, graph=graph, dtype=torch.float32, edge_dim=2)
+    expected = problem.run(fused)[0]
+    errors = []
+    with rewritten(graph.tensors, 2**30):
+        for _ in range(8):
+            try:
+                problem.results(fused)
+            except ValueError as error:
+                errors.append(str(error))
+    assert all("holds an index that is out of range" in error for error in errors)
+    assert torch.equal(problem.run(fused)[0], expected)
+
+
+def test_edges_that_change_while_they_are_grouped_never_give_an_invalid_graph():
+    edge_index = torch.randint(0, 1000, (2, 100_000))
+    with rewritten([edge_index], 10**12):
+        for _ in range(20):
+            with suppress(ValueError):  # it met a bad value
+                graph = Graph.from_edge_index(edge_index, 1000, self_loops=True)
+                assert 0 <= graph.key_index.min() <= graph.key_index.max() < 1000
+
+
+class Attended(torch.utils.data.Dataset):
+    """The result of an op, computed in a worker process."""
+
+    def __init__(self, problem):
+        self.problem = problem
+
+    def __len__(self):
+        return 2
+
+    def __getitem__(self, index):
+        torch.set_num_threads(2)  # the loader sets one
+        return self.problem.run(fused)[0].detach()
+
+
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+def test_python_threads_and_loader_workers_compute_the_same_result(threads):
+    threads(2)
+    problem = big_problem("gatv2")
+    expected = problem.run(fused)[0].detach()
+    with ThreadPoolExecutor(4) as pool:
+        results = list(pool.map(lambda _: problem.run(fused)[0].detach(), range(4)))
+    results += torch.utils.data.DataLoader(Attended(problem), batch_size=None, num_workers=2)
+    assert len(results) == 6
+    assert all(torch.equal(result, expected) for result in results)
+
+
+def test_a_call_inside_an_openmp_region_computes_the_same_result(threads):
+    """As in a function that torch calls from at::parallel_for."""
+    with open("/proc/self/maps") as maps:
+        paths = {line.split()[-1] for line in maps if "libgomp" in line}
+    if not paths:
+        pytest.skip("torch uses another OpenMP library")
+    threads(2)
+    problem, results = big_problem("gatv2"), []
+    expected = problem.run(fused)[0]
+    callback = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(
+        lambda _: results.append(problem.run(fused)[0])
+    )
+    ctypes.CDLL(paths.pop()).GOMP_parallel(callback, None, 2, 0)
+    assert len(results) == 2
+    assert all(torch.equal(result, expected) for result in results)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="RLIMIT_AS")
+def test_too_little_memory_is_an_error_in_python():
+    """One channel row has 64 MB, so that the scratch memory of the threads does not fit."""
+    script = """
+import resource, torch
+from dynagat.ops import fused
+from tests.problems import make_problem, random_graph
+torch.set_num_threads(2)
+problem = make_problem("dpgat", 1, 2**24, graph=random_graph(1, 1, 1), dtype=torch.float32)
+used = int(open("/proc/self/statm").read().split()[0]) * 4096
+resource.setrlimit(resource.RLIMIT_AS, (used + 2**28, used + 2**28))
+try:
+    problem.run(fused)
+except MemoryError:
+    print("refused")
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", script], check=True, capture_output=True, text=True
+    )
+    assert done.stdout == "refused\n"
+
+
+@pytest.mark.parametrize("shape", [(2**62, 4), (2**31, 2**31, 2**31)])
+def test_a_size_that_overflows_is_refused(shape):
+    with pytest.raises(MemoryError):
+        fused.empty(shape, torch.float32)

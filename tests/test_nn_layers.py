@@ -16,7 +16,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from dynagat import DPGATConv, GATConv, GATv2Conv, Graph
+from dynagat import DPGATConv, GATConv, GATv2Conv, Graph, ops
+from dynagat import graph as graph_module
 from dynagat.native import kernels
 from dynagat.nn import cache, loops
 
@@ -484,9 +485,12 @@ def test_compiled_weights_equal_the_eager_ones(mechanism) -> None:
     torch.testing.assert_close(weights, layer(x, edge_index, return_attention_weights=True))
 
 
-@pytest.mark.native
+@pytest.mark.parametrize("backend", [pytest.param("fused", marks=pytest.mark.native), "reference"])
 @every_mechanism
-def test_compiles_over_edges_with_loops_among_them(mechanism) -> None:
+def test_compiles_over_edges_with_loops_among_them(mechanism, backend, monkeypatch) -> None:
+    if backend == "reference":
+        for module in (graph_module, ops):
+            monkeypatch.setattr(module, "kernels", None)
     torch.compiler.reset()
     layer = make(mechanism, edge_dim=D).float()
     compiled = torch.compile(layer, fullgraph=True, backend="aot_eager")

@@ -123,6 +123,12 @@ def test_one_dimensional_edge_features_are_one_feature(name, add_self_loops) -> 
     assert_same(*layers, numbers(N, IN), edges(), numbers(E, seed=5))
 
 
+@pytest.mark.parametrize("name", NAMES)
+def test_without_edges_the_same_parameters_have_gradients_as_in_pyg(name) -> None:
+    ours, theirs = pair(name, edge_dim=D, add_self_loops=False)
+    assert_same(ours, theirs, numbers(N, IN), edges()[:, :0], numbers(0, D))
+
+
 @pytest.mark.parametrize("edge_dim", [None, D])
 @pytest.mark.parametrize("flow", ["source_to_target", "target_to_source"])
 @pytest.mark.parametrize("name", NAMES)

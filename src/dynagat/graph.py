@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 
 import torch
 from torch import Tensor
@@ -36,6 +36,11 @@ class Graph:
     num_relations: int = 1
     query_row: Tensor | None = None  # [num_queries] int32: see `with_query_rows`
     num_query_rows: int | None = None
+
+    def __post_init__(self) -> None:
+        if not torch.compiler.is_compiling():  # then the counts are symbols
+            _check_sizes(self.num_queries, self.num_keys, self.num_relations)
+            _check_lengths(self)
 
     @classmethod
     def from_edges(
@@ -129,10 +134,25 @@ class Graph:
     @property
     def row_index(self) -> Tensor:  # [E]
         """The row i·R + r of each position."""
-        num_rows = self.rowptr.shape[0] - 1
-        rows = torch.arange(num_rows, dtype=torch.int32, device=self.rowptr.device)
-        num_positions = self.key_index.shape[0]
+        num_rows, num_positions = self.rowptr.shape[0] - 1, self.key_index.shape[0]
+        replaced = self.is_replaced
+        if replaced is not None:
+            position = torch.arange(num_positions, dtype=torch.int32, device=self.device)
+            row = torch.searchsorted(self.rowptr, position, right=True, out_int32=True) - 1
+            return torch.where(replaced, self.key_index * self.num_relations, row)
+        rows = torch.arange(num_rows, dtype=torch.int32, device=self.device)
         return torch.repeat_interleave(rows, self.rowptr.diff(), output_size=num_positions)
+
+    @property
+    def is_replaced(self) -> Tensor | None:  # [E]
+        """Which positions hold self-loops that were replaced; None if there are no such positions.
+
+        They are the last positions and belong to no row. They exist only in compiled code, where
+        the number of positions must not depend on data.
+        """
+        if not torch.compiler.is_compiling():
+            return None
+        return torch.arange(self.key_index.shape[0], device=self.device) >= self.rowptr[-1]
 
     @property
     def query_index(self) -> Tensor:  # [E]
@@ -189,14 +209,19 @@ def _check_index_dtype(index: Tensor, name: str) -> None:
 
 
 def _check_edges(
-    query_index: Tensor, key_index: Tensor, relation: Tensor | None, num_relations: int
+    query_index: Tensor,
+    key_index: Tensor,
+    relation: Tensor | None,
+    num_relations: int,
+    edge_id: Tensor | None = None,
 ) -> None:
     arguments = {"query_index": query_index, "key_index": key_index}
-    if relation is not None:
-        arguments["relation"] = relation
-    elif num_relations > 1:
+    arguments |= {"relation": relation, "edge_id": edge_id}
+    if relation is None and num_relations > 1:
         raise ValueError(f"relation is missing, but num_relations is {num_relations}")
     for name, index in arguments.items():
+        if index is None and name in ("relation", "edge_id"):
+            continue
         if not isinstance(index, Tensor):
             raise TypeError(f"{name} must be a tensor, but is a {type(index).__name__}")
         _check_index_dtype(index, name)
@@ -220,6 +245,28 @@ def _check_sizes(num_queries: int, num_keys: int, num_relations: int) -> None:
             raise ValueError(f"{name} must be an integer of at least {smallest}, but is {size}")
 
 
+def _check_lengths(graph: Graph) -> None:
+    """The arrays must have the lengths that the counts imply."""
+    num_positions = graph.key_index.shape[0]
+    lengths = [num_positions] * 6
+    lengths[0] = graph.num_queries * graph.num_relations + 1
+    lengths[3] = graph.num_keys * graph.num_relations + 1
+    for field, array, length in zip(fields(graph), graph.tensors, lengths, strict=False):
+        if array.shape != (length,) or array.dtype != torch.int32:
+            raise ValueError(
+                f"{field.name} must have shape [{length}] and hold torch.int32, "
+                f"but has shape {list(array.shape)} and holds {array.dtype}"
+            )
+    # Replaced self-loops leave unused edge ids, but the last id is always in use.
+    if graph.num_edges > num_positions and type(graph.edge_id) is Tensor:
+        used = int(graph.edge_id.max()) + 1 if num_positions else 0
+        if graph.num_edges > used:
+            raise ValueError(
+                f"num_edges must be at most {max(used, num_positions)}, because there are "
+                f"{num_positions} edges with ids below {used}, but it is {graph.num_edges}"
+            )
+
+
 def _build(
     edges: tuple[Tensor, Tensor, Tensor | None, Tensor | None],
     num_queries: int,
@@ -239,7 +286,7 @@ def _build(
             f"{num_queries} queries and {num_keys} keys with {num_relations} relations"
         )
     loop = -1 if first_loop is None else first_loop
-    group = _group_op if traced else _group  # calling the op is slower
+    group = _group_op if traced else _group  # the edges are checked, and calling the op is slower
     arrays = group(*edges, num_queries, num_keys, num_relations, loop, loop_relation)
     if loop >= 0 and not traced:
         used = int(arrays[0][-1])  # less than allocated if existing loops were replaced
@@ -265,7 +312,8 @@ def _group(
     loop_relation: int,
 ) -> list[Tensor]:
     """The six arrays of a Graph. If first_loop >= 0, existing loops are replaced by one per node;
-    the arrays are then long enough for all edges and loops, and are filled up to rowptr[-1]."""
+    the arrays then have positions for all edges and loops, of which those up to rowptr[-1] are
+    used."""
     loops = min(num_queries, num_keys) if first_loop >= 0 else 0
     if kernels is None or query_index.device.type != "cpu":
         edges = query_index, key_index, relation, edge_id
@@ -287,14 +335,29 @@ def _group(
     return arrays
 
 
-_group_op = torch.library.custom_op(
+@torch.library.custom_op(
     "dynagat::group",
-    _group,
     mutates_args=(),
     schema="(Tensor query_index, Tensor key_index, Tensor? relation, Tensor? edge_id, "
     "SymInt num_queries, SymInt num_keys, SymInt num_relations, "
     "SymInt first_loop, SymInt loop_relation) -> Tensor[]",  # torch 2.6 can't infer it
 )
+def _group_op(
+    query_index: Tensor,
+    key_index: Tensor,
+    relation: Tensor | None,
+    edge_id: Tensor | None,
+    num_queries: int,
+    num_keys: int,
+    num_relations: int,
+    first_loop: int,
+    loop_relation: int,
+) -> list[Tensor]:
+    """`_group` for compiled code, which can also be called directly."""
+    _check_sizes(num_queries, num_keys, num_relations)
+    _check_edges(query_index, key_index, relation, num_relations, edge_id=edge_id)
+    sizes = num_queries, num_keys, num_relations
+    return _group(query_index, key_index, relation, edge_id, *sizes, first_loop, loop_relation)
 
 
 @_group_op.register_fake
@@ -321,20 +384,24 @@ def _group_in_torch(edges, num_queries, num_keys, num_relations, first_loop, loo
     relation = torch.zeros_like(query) if relation is None else relation
     _check_range(relation, num_relations, "relation")
     ids = torch.arange(len(query), device=query.device) if ids is None else ids
-    if first_loop >= 0:
-        kept = query != key
-        loop = torch.arange(min(num_queries, num_keys), device=query.device)
-        query, key = torch.cat([query[kept], loop]), torch.cat([key[kept], loop])
-        relation = torch.cat([relation[kept], torch.full_like(loop, loop_relation)])
-        ids = torch.cat([ids[kept], first_loop + loop])
+    num_rows, num_key_rows = num_queries * num_relations, num_keys * num_relations
     row, key_row = query * num_relations + relation, key * num_relations + relation
+    if first_loop >= 0:
+        is_replaced = query == key
+        row = row.masked_fill(is_replaced, num_rows)  # after all rows
+        key_row = key_row.masked_fill(is_replaced, num_key_rows)
+        loop = torch.arange(min(num_queries, num_keys), device=query.device)
+        query, key = torch.cat([query, loop]), torch.cat([key, loop])
+        loop_row = loop * num_relations + loop_relation
+        row, key_row = torch.cat([row, loop_row]), torch.cat([key_row, loop_row])
+        ids = torch.cat([ids, first_loop + loop])
     order = torch.argsort(row, stable=True)
     transposed = torch.argsort(key_row[order], stable=True)
     arrays = [
-        _offsets(row, num_queries * num_relations),
+        _offsets(row, num_rows),
         key[order],
         ids[order],
-        _offsets(key_row, num_keys * num_relations),
+        _offsets(key_row, num_key_rows),
         query[order][transposed],
         transposed,
     ]
@@ -342,7 +409,8 @@ def _group_in_torch(edges, num_queries, num_keys, num_relations, first_loop, loo
 
 
 def _offsets(row: Tensor, num_rows: int) -> Tensor:
-    return torch.nn.functional.pad(torch.bincount(row, minlength=num_rows).cumsum(0), (1, 0))
+    counts = torch.bincount(row, minlength=num_rows)[:num_rows]
+    return torch.nn.functional.pad(counts.cumsum(0), (1, 0))
 
 
 def _check_range(index: Tensor, size: int, name: str) -> None:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import importlib
 import os
 import warnings
+from pathlib import Path
 from typing import Any
 
 import torch  # noqa: F401  (imported first, so that the native module shares torch's OpenMP threads)
 
 BACKENDS = ("fused", "reference")
 INSTRUCTION_SETS = ("avx512", "avx2", "baseline")
+KEPT_FRACTION = 8  # freed memory of up to an eighth of the machine's is kept for the next call
 
 
 def _read_variable(name: str, known: tuple[str, ...]) -> str:
@@ -28,7 +30,9 @@ def _load() -> Any:  # Any, because type checkers can't see the names of a compi
     if backend == "reference":
         return None
     try:
-        return importlib.import_module("dynagat._native")
+        module = importlib.import_module("dynagat._native")
+        module.keep_memory(_memory_to_keep())
+        return module
     except ImportError as error:
         if backend == "fused":
             raise
@@ -40,6 +44,37 @@ def _load() -> Any:  # Any, because type checkers can't see the names of a compi
             stacklevel=2,
         )
         return None
+
+
+def _memory_to_keep() -> int:
+    keeps = not os.environ.get("DYNAGAT_KEEP_MEMORY", "").startswith("0")
+    return memory_limit() // KEPT_FRACTION if keeps else 0
+
+
+def memory_limit(root: Path = Path("/")) -> int:
+    """Bytes of memory that this process can use: those of the machine, or fewer in a cgroup."""
+    limits = [os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")]
+    try:
+        lines = (root / "proc/self/cgroup").read_text().splitlines()
+    except OSError:  # not on Linux
+        return limits[0]
+    for line in lines:  # "0::/path" in version 2, "4:memory:/path" in version 1
+        _, controllers, path = line.split(":", 2)
+        if controllers == "":
+            files = _in_parents(root / "sys/fs/cgroup", path, "memory.max")
+        elif "memory" in controllers.split(","):
+            files = _in_parents(root / "sys/fs/cgroup/memory", path, "memory.limit_in_bytes")
+        else:
+            continue
+        texts = [file.read_text().strip() for file in files if file.is_file()]
+        limits += [int(text) for text in texts if text != "max"]
+    return min(limits)
+
+
+def _in_parents(top: Path, path: str, name: str) -> list[Path]:
+    """The file of this name in the folder of a cgroup and in all folders above it."""
+    folder = Path(path.lstrip("/"))
+    return [top / parent / name for parent in (folder, *folder.parents)]
 
 
 kernels = _load()

@@ -106,6 +106,8 @@ class GATConv(GraphAttention):
         if query_score is None:
             num_rows = graph.num_query_rows or graph.num_queries * graph.num_relations
             query_score = key_score.new_zeros(*key_score.shape[:-2], num_rows, self.heads)
+        if graph.key_index.shape[0] == 0:  # att_edge and lin_edge get no gradient, as in PyG
+            options |= {"edge": None, "edge_weight": None}
         slope = self.negative_slope
         return ops.gat(query_score, key_score, value, graph, slope=slope, **options)
 

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from dynagat.graph import Graph
+from dynagat.graph import MAX_ROWS, Graph
 from dynagat.native import kernels
 from dynagat.ops import observe
 
@@ -56,9 +56,15 @@ class AttentionInputs(NamedTuple):
     def num_keys(self) -> int:
         return (self.graph[3].shape[0] - 1) // self.num_relations
 
+    @property
+    def compute_dtype(self) -> torch.dtype:
+        return torch.promote_types(self.value_table.dtype, torch.float32)
+
     @classmethod
-    def contiguous(cls, fields: list[Any]) -> AttentionInputs:
-        tensors = [None if t is None else t.contiguous() for t in fields[:NUM_DIFFERENTIABLE]]
+    def checked(cls, fields: list[Any]) -> AttentionInputs:
+        """Inputs that the kernels can read: of the right types and sizes, and contiguous."""
+        _check(cls._make(fields))
+        tensors = [None if t is None else _plain(t) for t in fields[:NUM_DIFFERENTIABLE]]
         return cls._make((*tensors, *fields[NUM_DIFFERENTIABLE:]))
 
 
@@ -166,8 +172,7 @@ def _attend(
 def _forward(*arguments) -> tuple[Tensor, Tensor, Tensor]:
     """out [*, N, H, C], top [*, N, H], weights [*, num_edges, H] (empty unless requested)"""
     *fields, return_weights = arguments
-    inputs = AttentionInputs.contiguous(fields)
-    _check(inputs)
+    inputs = AttentionInputs.checked(fields)
     observed = observe.has_observers()
     wants_weights = return_weights or observed
     out, top, weights = _empty_results(inputs, wants_weights)
@@ -208,24 +213,24 @@ attend = torch.library.custom_op(
 @attend.register_fake
 def _(*arguments):
     *fields, return_weights = arguments
-    return _empty_results(AttentionInputs._make(fields), return_weights)
+    inputs = AttentionInputs._make(fields)
+    _check_one_device(inputs, ())
+    return _empty_results(inputs, return_weights)
 
 
 def _backward(*arguments) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
     """Gradients of query, key, value, a, edge, edge_weight; empty where the input is None."""
     dout, dweights, top, *fields, wants_dedge = arguments
-    inputs = AttentionInputs.contiguous(fields)
-    _check(inputs)
+    inputs = AttentionInputs.checked(fields)
     *batch_shape, _, heads, channels = inputs.value_table.shape
-    expected = (*batch_shape, inputs.num_queries, heads, channels)
-    if dout.shape != expected or top.shape != expected[:-1]:
-        shapes = f"{list(dout.shape)} and {list(top.shape)}"
-        raise ValueError(
-            f"dout and top must have shapes {list(expected)} and {list(expected[:-1])}, "
-            f"but have {shapes}"
-        )
-    dout, top = dout.contiguous(), top.contiguous()
-    dweights = None if dweights is None else dweights.contiguous()
+    compute = inputs.compute_dtype
+    shape = (*batch_shape, inputs.num_queries, heads, channels)
+    _check_tensor("dout", dout, shape, inputs.value_table.dtype)
+    _check_tensor("top", top, shape[:-1], compute)
+    dout, top = _plain(dout), _plain(top)
+    if dweights is not None:
+        _check_tensor("dweights", dweights, (*batch_shape, inputs.num_edges, heads), compute)
+        dweights = _plain(dweights)
     tables = [_empty_like(t) for t in inputs[:3]]
     shared = [top.new_zeros(() if t is None else t.shape) for t in inputs[3:NUM_DIFFERENTIABLE]]
     if not wants_dedge:
@@ -264,6 +269,7 @@ attend_backward = torch.library.custom_op(
 def _(dout, dweights, top, *arguments):
     *fields, wants_dedge = arguments
     inputs = AttentionInputs._make(fields)
+    _check_one_device(inputs, (dout, dweights, top))
     tables = [top.new_empty(0) if t is None else torch.empty_like(t) for t in inputs[:3]]
     shared = [top.new_empty(() if t is None else t.shape) for t in inputs[3:NUM_DIFFERENTIABLE]]
     if not wants_dedge:
@@ -390,8 +396,6 @@ def _problem(inputs: AttentionInputs):
     for name, tensor in zip(("a", "edge", "edge_weight"), inputs[3:6], strict=True):
         setattr(problem, name, 0 if tensor is None else tensor.data_ptr())
     problem.slope, problem.dropout = inputs.slope, inputs.dropout
-    if inputs.dropout > 0 and inputs.seed is None:
-        raise ValueError(f"seed is missing, but dropout is {inputs.dropout}")
     problem.seed = 0 if inputs.seed is None else int(inputs.seed) & (2**64 - 1)
     return problem
 
@@ -405,34 +409,105 @@ def _set_addresses(problem, b: int, batch: int, **tensors: Tensor | None) -> Non
         setattr(problem, name, address)
 
 
+def _plain(tensor: Tensor) -> Tensor:
+    """The tensor's numbers one after the other in memory."""
+    return tensor.resolve_neg().contiguous()
+
+
 def _check(inputs: AttentionInputs) -> None:
-    """Check the lengths that the kernels rely on; they check the graph's entries themselves."""
-    query, key, value, a, edge, edge_weight, _, graph, mechanism, num_edges, relations, *_ = inputs
+    """Check everything that the kernels rely on; they check the graph's entries themselves."""
+    query, key, value, a, edge, edge_weight = inputs[:NUM_DIFFERENTIABLE]
+    mechanism, relations = inputs.mechanism, inputs.num_relations
+    _check_missing(inputs)
+    _check_numbers(inputs)
+    _check_graph(inputs.graph, relations)
     *batch, _, heads, channels = inputs.value_table.shape
-    row = (heads,) if mechanism == "gat" else (heads, channels)
-    needed = {"a": a} if mechanism == "gatv2" else {"value": value}
-    if edge is not None:
-        needed["edge_weight"] = edge_weight
-    for name, tensor in needed.items():
-        if tensor is None:
-            reason = "edge was given" if name == "edge_weight" else f"{mechanism} needs it"
-            raise ValueError(f"{name} is missing, but {reason}")
+    storage, compute = inputs.value_table.dtype, inputs.compute_dtype
+    row, scores = ((heads,), compute) if mechanism == "gat" else ((heads, channels), storage)
     num_key_rows = inputs.num_keys * relations
-    shapes = {
-        "query": (query, (*batch, inputs.num_queries * relations, *row)),
-        "key": (key, (*batch, num_key_rows, *row)),
-        "value": (value, (*batch, num_key_rows, heads, channels)),
-        "a": (a, (relations, heads, channels)),
-    }
+    _check_tensor("query", query, (*batch, inputs.num_queries * relations, *row), scores)
+    _check_tensor("key", key, (*batch, num_key_rows, *row), scores)
+    if value is not None:
+        _check_tensor("value", value, (*batch, num_key_rows, heads, channels), storage)
+    if a is not None:
+        _check_tensor("a", a, (relations, heads, channels), compute)
     if edge is not None:
-        shapes["edge"] = (edge, (num_edges, edge.shape[-1]))
-        shapes["edge_weight"] = (edge_weight, (relations, *row, edge.shape[-1]))
-    for name, (tensor, shape) in shapes.items():
-        if tensor is not None and tensor.shape != shape:
-            raise ValueError(f"{name} must have shape {list(shape)}, but has {list(tensor.shape)}")
-    if len(graph) != 6 or any(t.dtype != torch.int32 or not t.is_contiguous() for t in graph):
-        raise TypeError("graph must be the six int32 arrays of a Graph")
-    if len({graph[n].shape[0] for n in (1, 2, 4, 5)}) != 1:
+        _check_tensor("edge", edge, (inputs.num_edges, *edge.shape[-1:]), compute)
+        _check_tensor("edge_weight", edge_weight, (relations, *row, *edge.shape[-1:]), compute)
+
+
+def _check_numbers(inputs: AttentionInputs) -> None:
+    values = inputs.value_table
+    if inputs.mechanism not in MECHANISM_CODES:
+        names = ", ".join(MECHANISM_CODES)
+        raise ValueError(f"mechanism must be one of {names}, but is {inputs.mechanism!r}")
+    if values.dtype not in STORAGE:
+        raise TypeError(f"query, key and value must hold floats, but hold {values.dtype}")
+    if values.dim() < 3 or not 0 < values.shape[-2] * values.shape[-1] <= MAX_ROWS:
         raise ValueError(
-            "the graph's key_index, edge_id, key_query and key_position must have equal lengths"
+            "key and value must have shape [*, N, H, C], where H·C lies in [1, 2^31), "
+            f"but have {list(values.shape)}"
         )
+    if inputs.num_relations < 1 or not 0 <= inputs.num_edges <= MAX_ROWS:
+        raise ValueError(
+            "num_relations must be at least 1 and num_edges lie in [0, 2^31), "
+            f"but they are {inputs.num_relations} and {inputs.num_edges}"
+        )
+    if not 0 <= inputs.dropout <= 1:
+        raise ValueError(f"dropout must be a probability, but is {inputs.dropout}")
+
+
+def _check_missing(inputs: AttentionInputs) -> None:
+    needed = ["query", "key", "a" if inputs.mechanism == "gatv2" else "value"]
+    needed += ["edge_weight"] if inputs.edge is not None else []
+    needed += ["seed"] if inputs.dropout > 0 else []
+    for name in needed:
+        if getattr(inputs, name) is None:
+            reasons = {"edge_weight": "edge was given", "seed": f"dropout is {inputs.dropout}"}
+            reason = reasons.get(name, f"{inputs.mechanism} needs it")
+            raise ValueError(f"{name} is missing, but {reason}")
+
+
+def _check_graph(graph: list[Tensor], relations: int) -> None:
+    if len(graph) != len(ARRAYS):
+        raise ValueError(f"graph must be the six arrays of a Graph, but has {len(graph)} arrays")
+    for array in graph:
+        if not (array.dtype == torch.int32 and array.is_cpu and array.is_contiguous()):
+            raise TypeError(
+                "the graph's arrays must be contiguous, on the CPU and hold torch.int32, but one "
+                f"holds {array.dtype} on {array.device} with strides {list(array.stride())}"
+            )
+    shapes = [array.shape for array in graph]
+    is_row = [len(shape) == 1 and shape[0] % relations == 1 % relations for shape in shapes[::3]]
+    if not all(is_row) or 0 in (*shapes[0], *shapes[3]):
+        raise ValueError(
+            f"the graph's rowptr and key_rowptr must have N·R + 1 entries, where R is {relations}, "
+            f"but have shapes {list(shapes[0])} and {list(shapes[3])}"
+        )
+    if len(shapes[1]) != 1 or not shapes[1] == shapes[2] == shapes[4] == shapes[5]:
+        raise ValueError(
+            "the graph's key_index, edge_id, key_query and key_position must be vectors of equal "
+            f"length, but have shapes {[list(shapes[n]) for n in (1, 2, 4, 5)]}"
+        )
+
+
+def _check_one_device(inputs: AttentionInputs, others: tuple[Tensor | None, ...]) -> None:
+    """If some tensors are on the meta device, torch calls no kernel and computes only shapes."""
+    tensors = (*inputs[:NUM_TENSORS], *inputs.graph, *others)
+    devices = {tensor.device for tensor in tensors if tensor is not None}
+    if len(devices) > 1:
+        names = ", ".join(sorted(map(str, devices)))
+        raise ValueError(f"all tensors must be on one device, but they are on {names}")
+
+
+def _check_tensor(
+    name: str, tensor: Tensor | None, shape: tuple[int, ...], dtype: torch.dtype
+) -> None:
+    if tensor is None:
+        raise TypeError(f"{name} must be a tensor, but is None")
+    if tensor.shape == shape and tensor.dtype == dtype and tensor.is_cpu:
+        return
+    raise (ValueError if tensor.dtype == dtype else TypeError)(
+        f"{name} must have shape {list(shape)} and hold {dtype} on the CPU, "
+        f"but has shape {list(tensor.shape)} and holds {tensor.dtype} on {tensor.device}"
+    )

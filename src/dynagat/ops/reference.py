@@ -134,6 +134,8 @@ def _attend(
     """score [*, P, H] and values [*, P, H, C] -> out and, if requested, the weights"""
     query, edge_id = graph.query_index.long(), graph.edge_id.long()
     wide = score.to(torch.promote_types(score.dtype, torch.float32))
+    if graph.is_replaced is not None:
+        wide = wide.masked_fill(graph.is_replaced[:, None], -torch.inf)
     weight = _segment_softmax(wide, query, graph.num_queries)  # [*, P, H]
     batch, heads = weight.shape[:-2], weight.shape[-1]
     returned = _by_edge_id(weight, graph) if return_weights else None
@@ -146,7 +148,9 @@ def _attend(
             raise ValueError(f"seed is missing, but dropout is {dropout}")
         keep = keep_mask(seed, batch.numel(), graph.num_edges, heads, dropout)
         keep = keep.view(*batch, graph.num_edges, heads)[..., edge_id, :]
-        weight = torch.where(keep, weight / (1 - dropout) if dropout < 1 else weight, 0.0)
+        # A product, as in torch's dropout: a weight that is NaN stays NaN also if it is dropped.
+        weight = weight * keep.to(weight.dtype)
+        weight = weight / (1 - dropout) if dropout < 1 else weight
     message = weight[..., None] * values  # [*, P, H, C]
     out = message.new_zeros(*message.shape[:-3], graph.num_queries, *message.shape[-2:])
     return out.index_add(-3, query, message).to(values.dtype), returned
