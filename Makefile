@@ -57,7 +57,7 @@ chromium:
 $(VENV)/torch: constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet torch -c constraints.txt
-	$(BIN)/pip install --quiet "scikit-build-core>=0.10" "nanobind>=2.4" cmake ninja
+	$(BIN)/pip install --quiet "scikit-build-core>=0.11" "nanobind>=2.4" cmake ninja
 	touch $@
 
 # DGL for the bench, if it installs; without its requirements, which would replace torch.

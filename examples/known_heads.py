@@ -1,4 +1,4 @@
-"""Heads whose behaviour is known, from which the thresholds of the verdicts were chosen.
+"""Heads whose behaviour is known, from which the limits of the verdicts were chosen.
 
 Prints the table of docs/microscope.md; takes about a minute.
 """
@@ -33,7 +33,7 @@ def uniform() -> Attentiveness:
 
 def dictionary(mechanism: str, heads: int = 1) -> Attentiveness:
     """Trained on DictionaryLookup, in which each query needs a different key."""
-    (settings,) = grid(DICTIONARY_LOOKUP.settings, [f"k={K}", "max_rounds=30", f"heads={heads}"])
+    (settings,) = grid(DICTIONARY_LOOKUP.settings, [f"k={K}", "max_rounds=10", f"heads={heads}"])
     benchmark = DICTIONARY_LOOKUP.with_settings(settings)
     record = run(benchmark, mechanism, 0)
     assert record.weights is not None
@@ -93,12 +93,16 @@ def line(name: str, result: Attentiveness) -> str:
     """The range over the heads, and the number of heads with each verdict."""
     columns = [
         [getattr(head, number).value for head in result.heads]
-        for number in ("agreement", "same_choice")
+        for number in ("weighted_agreement", "agreement", "same_choice", "uniformity")
     ]
-    columns.append([head.effective.value / head.degree for head in result.heads])
-    verdicts = sorted({head.verdict for head in result.heads})
-    counts = [f"{sum(head.verdict == each for head in result.heads)} {each}" for each in verdicts]
-    return f"| {name} | {' | '.join(map(interval, columns))} | {', '.join(counts)} |"
+    words = [[head.attends.word for head in result.heads],
+             [head.ranking.word for head in result.heads]]  # fmt: skip
+    cells = [*map(interval, columns), *map(counts, words)]
+    return f"| {name} | {' | '.join(cells)} |"
+
+
+def counts(words: list[str]) -> str:
+    return ", ".join(f"{words.count(each)} {each}" for each in sorted(set(words)))
 
 
 def interval(values: list[float]) -> str:
@@ -109,8 +113,9 @@ def interval(values: list[float]) -> str:
 
 
 if __name__ == "__main__":
-    print("| head | agreement τ | same choice | neighbours / degree | verdict |")
-    print("| --- | ---: | ---: | ---: | --- |")
+    names = "weighted agreement", "agreement τ", "same choice", "neighbours / degree"
+    print(f"| head | {' | '.join(names)} | attends? | ranking |")
+    print("| --- | ---: | ---: | ---: | ---: | --- | --- |")
     for name, measure in CASES.items():
         torch.manual_seed(0)
         print(line(name, measure()), flush=True)

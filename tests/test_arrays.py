@@ -300,12 +300,87 @@ def test_the_folder_of_a_killed_writer_is_invisible_and_the_next_writer_removes_
     assert names_next_to(tmp_path / "f") == ["f"]
 
 
-def test_a_temporary_folder_without_a_lock_is_removed_once_it_is_old(tmp_path):
-    for name, age in ((".f.old", 7200), (".f.new", 0)):
+def test_what_killed_writers_left_is_removed_whatever_the_clock_says(tmp_path):
+    """The clock was set back: the abandoned paths are of tomorrow. Files of others stay."""
+    abandoned = [tmp_path / f".f[1].{name}{files.TEMPORARY}" for name in ("one", "two")]
+    abandoned[0].mkdir()
+    abandoned[1].write_text("half")
+    for path in abandoned:
+        os.utime(path, (time.time() + 86_400,) * 2)
+    others = [".f.backup", ".f[1].settings"]
+    for name in others:
         (tmp_path / name).mkdir()
-        os.utime(tmp_path / name, (time.time() - age,) * 2)
-    write(tmp_path / "f")
-    assert names_next_to(tmp_path / "f") == [".f.new", "f"]
+    files.write_text(tmp_path / "f[1]", "whole")
+    assert names_next_to(tmp_path / "f[1]") == [*others, "f[1]"]
+
+
+def test_a_temporary_path_in_use_is_left_alone(tmp_path):
+    with files.new_folder(tmp_path / "f"):
+        (inner,) = names_next_to(tmp_path / "f")
+        with pytest.raises(OSError, match="directory"):  # there is a folder of this name by then
+            files.write_through(tmp_path / "f", lambda path: (tmp_path / "f").mkdir())
+        (tmp_path / "f").rmdir()
+        assert names_next_to(tmp_path / "f") == [inner]
+    assert names_next_to(tmp_path / "f") == ["f"]
+
+
+def test_links_are_followed_and_only_a_link_itself_is_removed(tmp_path):
+    real, link, text = tmp_path / "real", tmp_path / "link", tmp_path / "text"
+    link.symlink_to(real)  # to nothing yet
+    write(link)
+    assert real.is_dir()
+    write(link, {"a": np.arange(9)}, replace=True)
+    assert len(read_folder(real, "test")[0]["a"]) == 9
+    text.symlink_to(tmp_path / "page.html")
+    files.write_text(text, "hello")
+    assert (tmp_path / "page.html").read_text() == "hello"
+    folders.remove_folder(link)
+    assert names_next_to(link) == ["page.html", "real", "text"]
+
+
+def forge(folder, **changed):
+    """Change arrays.json, with a checksum that fits."""
+    listing = json.loads((folder / folders.LIST).read_text())
+    (entry,) = listing["arrays"].values()
+    entry |= changed
+    listing["sha256"] = folders._list_sum(listing)
+    (folder / folders.LIST).write_text(json.dumps(listing))
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"shape": [2**40]},
+        {"shape": [2**32, 2**32]},
+        {"shape": [-1, -5]},
+        {"shape": ["5"]},
+        {"shape": 5},
+        {"dtype": "|O8"},
+        {"dtype": "nothing"},
+        {"dtype": ["<i8"]},
+        {"dtype": "<i8,<i8"},
+        {"dtype": "<i3"},
+        {"bytes": "232"},
+        {"bytes": 2**60},
+        {"sha256": None},
+    ],
+)
+def test_a_forged_list_of_arrays_is_refused(tmp_path, changed):
+    folder = write(tmp_path / "f", {"a": np.arange(5)})
+    forge(folder, **changed)
+    for verify in (True, False):
+        with pytest.raises(FolderError, match=r"was (cut short or )?altered"):
+            read_folder(folder, "test", verify=verify)
+
+
+@pytest.mark.parametrize(
+    "text", ["[" * 100_000, "\xff", '{"kind": 1e999', "null", "[]", '{"a": 1}']
+)
+def test_a_list_that_is_no_list_of_arrays_is_refused(tmp_path, text):
+    folder = write(tmp_path / "f")
+    (folder / folders.LIST).write_text(text, encoding="latin1")
+    with pytest.raises(FolderError, match=r"arrays\.json was cut short or altered"):
+        read_folder(folder, "test")
 
 
 def _race(path, number, gate, results):

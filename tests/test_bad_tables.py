@@ -285,6 +285,25 @@ def test_a_quote_that_stays_open_too_long_is_an_error(tmp_path):
     )
 
 
+@pytest.mark.parametrize("start", ["", "id,age\n", NODES])
+def test_a_line_without_end_is_an_error_and_not_read_whole(tmp_path, monkeypatch, start):
+    """As in a file that is compressed to a thousandth of its size."""
+    monkeypatch.setattr("dynagat.data.tables.csv_lines.MAX_LINE", 1 << 20)
+    line = start.count("\n") + 1
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    assert error_of(tmp_path, nodes=gzip.compress(start.encode() + b"9" * (1 << 26), 1)) == (
+        f"n.csv, line {line}: has more than 1,048,576 characters; is it a table of text, with a "
+        "line per row?"
+    )
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 100_000  # KiB
+
+
+def test_a_million_columns_are_an_error(tmp_path):
+    nodes = ",".join(f"c{n}" for n in range(1_000_000)) + "\n"
+    message = "n.csv, line 1: 1,000,000 columns are too many; at most 100,000"
+    assert error_of(tmp_path, nodes=nodes) == message
+
+
 def test_edges_without_a_header_are_an_error(tmp_path):
     assert error_of(tmp_path, edges="a,b\nb,c\n") == (
         "e.csv, line 1: must be a header with the names of the columns, but holds the ids of two "

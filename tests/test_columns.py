@@ -160,3 +160,47 @@ def test_too_many_categories_are_an_error(tmp_path):
     values = [n if n % 2 else f"k{n % 8}" for n in range(1000)]
     with pytest.raises(TableError, match="column 'c' holds free text such as"):
         features(tmp_path, "c", values, training=range(1000))
+
+
+def nodes_with(name, values):
+    rows = [f"n{n},{n % 3},{'xy'[n % 2]},{value}" for n, value in enumerate(values)]
+    return "\n".join([f"code,size,label,{name}", *rows, ""])
+
+
+PARTS = ["train", "train", "Train", "val", "test", ""] * 10
+
+
+@pytest.mark.parametrize(
+    ("name", "values", "message"),
+    [
+        (
+            "set",
+            PARTS,
+            r"column 'set' looks like a split, .*: name it as split \(--split set\), or",
+        ),
+        ("is_test", [0, 1] * 30, "column 'is_test' is named like a part of a split"),
+        ("Unnamed: 0", range(60), r"column 'Unnamed: 0' numbers the rows, .* \(--id Unnamed: 0\)"),
+        ("user_id", [7 * n % 60 for n in range(60)], "column 'user_id' looks like an id"),
+    ],
+)
+def test_a_column_that_looks_like_a_split_or_an_id_is_refused(tmp_path, name, values, message):
+    paths = write(tmp_path, "a,b\nn1,n2\n", nodes_with(name, values))
+    with pytest.raises(TableError, match=message):
+        read_tables(*paths, target="label")
+    assert "size" in read_tables(*paths, target="label", ignore=[name]).about["columns"][
+        "columns"][0]["name"]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("name", "values"),
+    [
+        ("set", ["train"] * 30 + ["plane"] * 30),
+        ("age", [n // 2 for n in range(60)]),
+        ("user_id", [n % 20 for n in range(60)]),
+        ("weight", [0.5 + n for n in range(60)]),
+    ],
+)
+def test_other_columns_become_features(tmp_path, name, values):
+    paths = write(tmp_path, "a,b\nn1,n2\n", nodes_with(name, values))
+    columns = read_tables(*paths, target="label").about["columns"]["columns"]
+    assert [column["name"] for column in columns] == ["size", name]

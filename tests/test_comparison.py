@@ -23,7 +23,8 @@ from dynagat.data.arrays import FolderError
 from dynagat.data.minesweeper import minesweeper
 from dynagat.data.store import EDGE, SPLITS, Edges, GraphData, Nodes
 from dynagat.data.tables import read_tables
-from dynagat.experiment import Record
+from dynagat.experiment import Record, Store
+from dynagat.experiment.record import key_of
 from dynagat.experiment.settings import with_values
 from dynagat.experiment.store import StoreError
 from dynagat.metrics import ACCURACY, MEAN_ABSOLUTE_ERROR, ROC_AUC
@@ -67,7 +68,9 @@ def targets(kind, side, draw):
 
 
 def record(mechanism, seed, valid, test, seconds=1.0, verdicts=(), ended="patience"):
-    layers = [{"heads": [{"verdict": each} for each in verdicts]}]
+    heads = [{"weighted_agreement": {}, "attends": {"word": focus}, "ranking": {"word": ranking}}
+             for focus, ranking in (each.split(", ") for each in verdicts)]  # fmt: skip
+    layers = [{"heads": heads}]
     metrics = {"train_accuracy": 1.0, "valid_accuracy": valid, "test_accuracy": test}
     return Record(
         key="", benchmark="own-graph", mechanism=mechanism, heads=8, seed=seed, fidelity="",
@@ -175,11 +178,32 @@ def test_a_comparison_whose_runs_all_diverge_has_an_answer_and_plain_json(tmp_pa
     write_pages(comparison, own_graph("regression"), tmp_path / "out")
 
 
-def test_another_graph_in_the_same_folder_is_another_run(tmp_path):
+def test_a_folder_holds_one_comparison(tmp_path):
+    """Another graph and other settings are refused; more seeds and mechanisms are not."""
+    folder = tmp_path / "out"
+    options = {"seeds": [0], "settings": QUICK, "mechanisms": ["gat"], "folder": folder}
+    compare(own_graph(seed=0), **options)
+    before = {path: path.read_bytes() for path in folder.rglob("*.npy")}
+    other = own_graph(seed=1)
+    for data in (other, other.save(tmp_path / "other")):
+        with pytest.raises(ValueError, match=r"out holds a comparison of another graph; name anot"):
+            compare(data, **options)
+    with pytest.raises(ValueError, match=r"with other settings \(network.dim=\d+ instead of 6\)"):
+        compare(own_graph(seed=0), **options | {"settings": ["max_rounds=4", "dim=6", "heads=2"]})
+    assert {path: path.read_bytes() for path in folder.rglob("*.npy")} == before
+    again = compare(own_graph(seed=0), **options | {"seeds": [0, 1], "mechanisms": ["gat", "gcn"]})
+    assert len(again.records) == 4
+
+
+def test_a_comparison_of_another_version_is_refused(tmp_path):
     options = {"seeds": [0], "settings": QUICK, "mechanisms": ["gcn"], "folder": tmp_path}
-    first = compare(own_graph(seed=0), **options)
-    second = compare(own_graph(seed=1), **options)
-    assert first.records[0].key != second.records[0].key
+    record = compare(own_graph(), **options).records[0]
+    with Store(tmp_path / "records.sqlite") as store:
+        settings = {**record.settings, "revision": -1}
+        key = key_of(record.benchmark, record.mechanism, record.seed, settings)
+        store.add(dataclasses.replace(record, key=key, settings=settings))
+    with pytest.raises(ValueError, match="of another version of dynagat; name another folder"):
+        compare(own_graph(), **options)
 
 
 def test_a_comparison_without_a_folder_leaves_no_files(tmp_path, monkeypatch):
@@ -485,11 +509,11 @@ def test_the_answer_says_if_test_and_validation_nodes_disagree():
 @pytest.mark.parametrize(
     ("ours", "verdict", "start"),
     [
-        (BETTER, "dynamic", "This data needs dynamic attention"),
-        (BETTER, "static", "GATv2 is better than GAT"),
-        (LEVEL, "dynamic", f"{NO_NEED}: GATv2 uses it, but is not significantly better than GAT"),
-        (LEVEL, "mostly static", f"{NO_NEED}: one ranking of the neighbours suits all nodes"),
-        (LEVEL, "uniform: not attending", f"{NO_NEED}, nor for any"),
+        (BETTER, "attends, dynamic", "This data needs dynamic attention"),
+        (BETTER, "attends, static", "GATv2 is better than GAT"),
+        (LEVEL, "attends, mixed", f"{NO_NEED}: GATv2 uses it, but is not significantly better"),
+        (LEVEL, "attends, static", f"{NO_NEED}: one ranking of the neighbours suits all nodes"),
+        (LEVEL, "uniform, dynamic", f"{NO_NEED}, nor for any"),
     ],
 )  # fmt: skip
 def test_whether_dynamic_attention_is_needed(ours, verdict, start):
@@ -498,14 +522,14 @@ def test_whether_dynamic_attention_is_needed(ours, verdict, start):
 
 
 def test_with_one_seed_there_is_no_test():
-    ours, theirs = runs("gatv2", [0.9], seconds=9, verdicts=["static"]), runs("gat", [0.8])
+    ours, theirs = runs("gatv2", [0.9], seconds=9, verdicts=["attends, static"]), runs("gat", [0.8])
     sentences = words(ours, theirs)
     assert any("no test" in each and "--seeds" in each for each in sentences)
     assert not any("better than" in each or "significantly" in each for each in sentences)
 
 
 def test_worse_is_called_worse():
-    sentences = words(runs("gatv2", LEVEL, verdicts=["static"]), runs("gat", BETTER))
+    sentences = words(runs("gatv2", LEVEL, verdicts=["attends, static"]), runs("gat", BETTER))
     assert any("GATv2 is worse than GAT (p" in each for each in sentences), sentences
 
 

@@ -37,15 +37,40 @@ def npz(tmp_path):
 
 
 def test_an_npz_is_imported_listed_described_and_removed(npz):
-    assert "mine: 3 nodes, 3 edges; stored in" in data("import", "--npz", npz)
+    assert "mine: 3 nodes, 6 edges; stored in" in data("import", "--npz", npz)
     rows = [json.loads(line) for line in data("list", "--json").splitlines()]
     (mine,) = [row for row in rows if row["name"] == "mine"]
-    assert mine == {"name": "mine", "what": "your own", "nodes": 3, "edges": 3, "where": "stored"}
+    assert mine == {"name": "mine", "what": "your own", "nodes": 3, "edges": 6, "where": "stored"}
     assert "homophily" in data("describe", "mine")
     assert json.loads(data("describe", "mine", "--json"))["nodes"][0]["count"] == 3
     assert json.loads(data("describe", store_folder() / "mine", "--json"))["name"] == "mine"
     assert data("remove", "mine") == "removed mine\n"
     assert stored_names() == []
+
+
+def test_an_import_says_what_it_assumes_and_the_description_repeats_it(npz, tmp_path):
+    def notes(*words):
+        done = CliRunner().invoke(app, ["data", "import", *map(str, words)])
+        assert done.exit_code == 0, done.output
+        return done.stderr.splitlines()
+
+    both = "Each edge is used in both directions (--directed keeps its direction)."
+    assert notes("--npz", npz) == [both]
+    assert both in data("describe", "mine")
+    directed = "Edges are directed: the node in column attends to that in row."
+    assert notes("--npz", npz, "--directed", "--name", "other") == [directed]
+    assert json.loads(data("describe", "other", "--json"))["edges"][0]["count"] == 3
+    rows = "".join(f"n{n},{n % 3},1,{'yes' if n % 2 else 'no'}\n" for n in range(9))
+    (tmp_path / "n.csv").write_text("code,size,same,label\n" + rows)
+    (tmp_path / "e.csv").write_text("a,b\nn1,n2\n")
+    words = ["--edges", tmp_path / "e.csv", "--nodes", tmp_path / "n.csv", "--target", "label"]
+    assert notes(*words) == [
+        "Column 'code' holds the ids of the nodes.",
+        "Target: 'label', for classification (--task sets another).",
+        "Features: 'size', 'same' (--ignore leaves a column out).",
+        "Split: 60/20/20 % at random, with seed 0 (--split names a column).",
+        both,
+    ]
 
 
 def test_the_catalogue_is_listed_with_how_to_get_it():
@@ -87,6 +112,7 @@ def test_tables_are_read_with_the_given_options(tmp_path):
     ("words", "message"),
     [
         (["import"], "but got none of them"),
+        (["import", "--ogb", "b", "--directed"], "--directed is for --edges and --npz"),
         (["import", "--npz", "a", "--ogb", "b"], "but got --npz and --ogb"),
         (["import", "--edges", "e.csv"], "--nodes is missing"),
         (["import", "--npz", "nowhere.npz"], "nowhere.npz: No such file"),

@@ -127,7 +127,7 @@ def test_a_run_is_put_under_the_microscope(mechanism) -> None:
     [layer] = analysis["layers"]
     assert len(layer["heads"]) == 2
     if mechanism == "gat":
-        assert {head["verdict"] for head in layer["heads"]} == {"static"}
+        assert {head["weighted_agreement"]["value"] for head in layer["heads"]} == {1}
     assert Record.from_json(record.to_json()).exhibits["microscope"]["layers"][0]["name"] == "layer"
 
 

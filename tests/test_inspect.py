@@ -63,11 +63,11 @@ def test_a_finished_run_is_inspected_by_its_benchmark_or_key(tmp_path):
     run(tmp_path, "--mechanism", "gat,gatv2,gcn", "--heads", "2")
     words = ["dictionary-lookup", "--mechanism", "gat", "--set", "k=4", "--heads", 2, "--seed", 0]
     shown = inspect(*words, cwd=tmp_path)
-    assert [line.split()[-1] for line in shown.stdout.splitlines()] == [
-        "verdict",
-        "static",
-        "static",
-    ]
+    header, *heads, note = shown.stdout.splitlines()
+    assert header.split()[-2:] == ["attends?", "ranking"]
+    assert [line.split()[2] for line in heads] == ["1.00", "1.00"]  # the weighted agreement
+    assert all(line.endswith("  attends   not enough to tell") for line in heads)
+    assert "the queries have only 4 distinct contents" in note
     page = (tmp_path / "inspect.html").read_text()
     assert "dictionary-lookup, GAT (2 heads), k=4" in page
     records = dynagat("records", "export", cwd=tmp_path).stdout.splitlines()
@@ -78,12 +78,12 @@ def test_a_finished_run_is_inspected_by_its_benchmark_or_key(tmp_path):
 def test_run_with_inspect_shows_the_heads_of_every_run(tmp_path):
     shown = run(tmp_path, "--mechanism", "gat,gcn", "--heads", "2", "--inspect")
     assert "dictionary-lookup, GAT (2 heads), k=4, seed 0" in shown
-    assert sum(line.endswith("  static") for line in shown.splitlines()) == 2
+    assert sum("1.00 [1.00, 1.00]" in line for line in shown.splitlines()) == 2
     assert "GCN, k=4, seed 0" in shown  # with the reason why it has no table
     assert "model has no attention layer to capture" in shown
     again = run(tmp_path, "--mechanism", "gat", "--heads", "2", "--inspect", "--json")
     (layer,) = json.loads(again)["microscope"]["layers"]
-    assert [head["verdict"] for head in layer["heads"]] == ["static", "static"]
+    assert [head["weighted_agreement"]["value"] for head in layer["heads"]] == [1, 1]
 
 
 def test_a_run_that_does_not_exist_or_is_not_the_only_one_is_refused(tmp_path):
@@ -196,6 +196,9 @@ def test_a_checkpoint_is_inspected_with_its_data(tmp_path, arrays):
     assert shown[0].count("static") == 4
     assert "convs.1" in shown[0]
     assert inspect("w.pt", "--data", "t.pt", cwd=tmp_path).stdout == shown[0]
+    np.savez(tmp_path / "double.npz", x=x.double().numpy(), edge_index=edge_index.numpy(),
+             y=np.arange(20) % 3, names=np.array([{}]))  # fmt: skip
+    assert inspect("w.pt", "--data", "double.npz", cwd=tmp_path).stdout == shown[0]
 
 
 def test_a_layer_with_edge_features_is_read_from_its_checkpoint(tmp_path):
@@ -228,8 +231,12 @@ def test_missing_and_damaged_data_are_refused(tmp_path, arrays):
     np.savez(tmp_path / "half.npz", x=np.zeros((3, 4)))
     message = refusal("w.pt", "--data", "half.npz", cwd=tmp_path)
     assert "half.npz must hold edge_index; it holds x" in message
+    np.savez(tmp_path / "odd.npz", x=np.zeros((3, 4)), edge_index=np.zeros((3, 2), int))
+    message = refusal("w.pt", "--data", "odd.npz", cwd=tmp_path)
+    assert "odd.npz: edge_index must be int64 [2, E], but is int64 [3, 2]" in message
     arrays.write_bytes(arrays.read_bytes()[:100])
-    assert "graph.npz can't be read" in refusal("w.pt", "--data", "graph.npz", cwd=tmp_path)
+    message = refusal("w.pt", "--data", "graph.npz", cwd=tmp_path)
+    assert "graph.npz was cut short or altered" in message
 
 
 def test_no_code_in_a_data_file_is_run(tmp_path):

@@ -66,7 +66,15 @@ def measured_or_empty(*args, **options) -> tuple[Head, ...]:
 def numbers_of(head: Head) -> dict[str, float]:
     """All measurements that involve no sampling."""
     masses = {name: getattr(head, name) for name in ("self_loops", "same_label", "noise")}
-    names = ("agreement", "same_choice", "interaction", "entropy", "effective", "alike")
+    names = (
+        "weighted_agreement",
+        "agreement",
+        "same_choice",
+        "interaction",
+        "entropy",
+        "effective",
+        "alike",
+    )
     return {
         **{name: getattr(head, name).value for name in names},
         **{name: mass.attention.value for name, mass in masses.items() if mass is not None},
@@ -111,11 +119,9 @@ def test_every_gat_head_is_static_whatever_its_weights(
     for head in measured_or_empty(model.to(dtype), (x, edges)):
         assert is_one_or_nan(head.same_choice)
         assert is_one_or_nan(head.explained)
-        if math.isnan(head.agreement.value):
-            assert head.verdict in ("uniform: not attending", "nothing to compare")
-        else:
-            assert head.agreement == Estimate(1.0, 1.0, 1.0)
-            assert head.verdict == "static"
+        assert is_one_or_nan(head.agreement)
+        assert is_one_or_nan(head.weighted_agreement)
+        assert head.ranking.word == ("static" if head.pairs >= 20 else "not enough to tell")
 
 
 def is_one_or_nan(estimate: Estimate) -> bool:
@@ -149,7 +155,7 @@ def test_relabelling_nodes_changes_nothing(seed, kind, loops) -> None:
         labels=labels[place.argsort()],
         noise=noise[turn],
     )
-    assert [head.verdict for head in after] == [head.verdict for head in before]
+    assert [head.ranking.word for head in after] == [head.ranking.word for head in before]
     for one, other in zip(before, after, strict=True):
         assert numbers_of(one) == about(numbers_of(other))
 
@@ -198,14 +204,14 @@ def test_half_precision_is_not_lost_in_sums(dtype) -> None:
     moved, flat = heads_of(scores.to(dtype))
     assert moved.agreement.value == pytest.approx((435 - 2 * 29) / 435)
     assert flat.effective.value == pytest.approx(30, rel=0.005)  # 1/30 is rounded, too
-    assert flat.verdict == "uniform: not attending"
+    assert flat.attends.word == "uniform"
 
 
 def test_half_precision_is_not_lost_in_rows_of_many_keys() -> None:
     """In bfloat16, 0.9 + 1/700 is 0.9."""
     head = head_of(torch.zeros(3, 700, dtype=torch.bfloat16))
     assert head.effective.value == pytest.approx(700, rel=1e-4)
-    assert head.verdict == "uniform: not attending"
+    assert head.attends.word == "uniform"
 
 
 # Values computed by hand
@@ -221,6 +227,28 @@ def test_three_queries_by_hand() -> None:
     assert head.explained.value == pytest.approx(6 / 9)  # by acb
     assert (head.selection.selected, head.selection.selectable) == (2, 3)
     assert head.degree == 3
+
+
+def test_the_weighted_agreement_by_hand() -> None:
+    """Sums of products of centred weights, of all pairs; relative to those of sorted weights."""
+    weights = [[0.6, 0.3, 0.1], [0.5, 0.1, 0.4], [0.2, 0.7, 0.1]]
+    centred = np.array(weights) - 1 / 3
+    pairs = list(itertools.combinations(centred, 2))
+    largest = [np.sort(one) @ np.sort(other) for one, other in pairs]
+    head = head_of(torch.tensor(weights).log())
+    expected = sum(one @ other for one, other in pairs) / sum(largest)
+    assert head.weighted_agreement.value == pytest.approx(expected, abs=1e-6)
+    assert head.pairs == round(sum(largest) ** 2 / sum(each**2 for each in largest)) == 3
+
+
+def test_parallel_edges_do_not_change_the_order_of_keys() -> None:
+    """The third query has two edges to its second choice, with more weight together."""
+    query, key = torch.tensor([[0, 0, 1, 1, 2, 2, 2], [0, 1, 0, 1, 0, 1, 1]])
+    scores = torch.tensor([2.0, 1, 2, 1, 2, 1, 1])[:, None]
+    weight = torch.tensor([0.6, 0.4, 0.6, 0.4, 0.45, 0.275, 0.275])[:, None]
+    loops = torch.zeros(7, dtype=torch.bool)
+    view = LayerAttention("layer", "Any", query, key, torch.arange(7), loops, weight, scores)
+    assert measure(attention_of(view)).heads[0].weighted_agreement == Estimate(1.0, 1.0, 1.0)
 
 
 def test_a_condorcet_cycle_is_explained_in_five_of_nine_comparisons() -> None:
@@ -260,7 +288,7 @@ def test_each_query_counts_equally_in_the_one_ranking() -> None:
 
 def test_the_ranking_lists_keys_best_first() -> None:
     layer = measure(attention_of(view_of([[1, 3, 2], [0, 9, 5]]))).layers[0]
-    assert layer.ranking[:, 0].tolist() == [1, 2, 0]
+    assert layer.one_ranking[:, 0].tolist() == [1, 2, 0]
 
 
 @few
@@ -380,7 +408,7 @@ def test_uniform_weights_on_parallel_edges_are_uniform() -> None:
     head = measure(attention_of(view)).heads[0]
     assert head.effective.value == pytest.approx(head.degree) == 3
     assert head.entropy.value == pytest.approx(1)
-    assert head.verdict == "uniform: not attending"
+    assert head.attends.word == "uniform"
 
 
 def test_the_highest_score_of_parallel_edges_counts() -> None:
@@ -394,7 +422,7 @@ def test_the_highest_score_of_parallel_edges_counts() -> None:
     rows = rows_of([view])
     assert rows.score[:, 0].tolist() == [3, 2, 1, 0]
     assert rows.weight[:, 0].tolist() == pytest.approx([0.8, 0.2, 0.6, 0.4])
-    assert measure(attention_of(view)).heads[0].verdict == "static"
+    assert measure(attention_of(view)).heads[0].agreement.value == 1
 
 
 def test_masses_by_hand() -> None:
@@ -483,12 +511,13 @@ def simulated(seed: int, queries: int, keys: int, noise: float, heads: int = SIM
 
 def estimates_of(rows: Rows, seed: int = 0) -> dict[str, list[Estimate]]:
     draws, comparisons = Resampling(rows.num_queries, seed), find_comparisons(rows, seed)
-    tau, same = agreement.agreement(rows, find_pairs(rows, seed), draws)
+    agreed = agreement.agreement(rows, find_pairs(rows, seed), draws)
     inner, effects = interaction(rows, draws)
-    entropy, effective, _ = sharpness(rows, draws)
+    sharp = sharpness(rows, draws)
     predicted, _ = explained(rows, comparisons, effects, draws)
-    result = {"agreement": tau, "same choice": same, "explained": predicted}
-    return result | {"interaction": inner, "entropy": entropy, "effective": effective}
+    result = {"weighted": agreed.weighted, "agreement": agreed.tau}
+    result |= {"same choice": agreed.same_choice, "explained": predicted}
+    return result | {"interaction": inner, "entropy": sharp.entropy, "effective": sharp.effective}
 
 
 def values(estimates: list[Estimate]) -> np.ndarray:
@@ -642,4 +671,4 @@ def test_samples_of_a_static_head_are_exactly_static(small_limits) -> None:
             assert head.agreement == Estimate(1.0, 1.0, 1.0)
             assert is_one_or_nan(head.same_choice)
             assert head.explained == Estimate(1.0, 1.0, 1.0)
-            assert head.verdict == "static"
+            assert head.weighted_agreement == Estimate(1.0, 1.0, 1.0)

@@ -13,11 +13,13 @@ from itertools import pairwise
 import pytest
 import torch
 
+from dynagat.analysis import subset
 from dynagat.analysis.attentive import Attentiveness, measure
 from dynagat.analysis.capture import Attention
 from dynagat.analysis.table import LayerAttention
+from dynagat.analysis.verdict import Verdict
 from dynagat.report.microscope import microscope, write_microscope
-from dynagat.report.microscope.advice import advise, answer
+from dynagat.report.microscope.advice import advise, answer, setting, why
 from dynagat.report.microscope.edge_sets import edge_sets_of
 
 N = 7
@@ -52,9 +54,9 @@ def scores(query, key):
     return torch.stack([static, dynamic, uniform], dim=1).float()
 
 
-def ring(missing=((2, 5), (3, 3))):
-    """All N nodes attend to all, except for the missing edges."""
-    pairs = [(i, j) for i in range(N) for j in range(N) if (i, j) not in missing]
+def ring(missing=((2, 5), (3, 3)), size=N):
+    """All nodes attend to all, except for the missing edges."""
+    pairs = [(i, j) for i in range(size) for j in range(size) if (i, j) not in missing]
     return torch.tensor(pairs).T
 
 
@@ -163,14 +165,31 @@ def test_missing_names_are_an_error(small, tmp_path):
 
 def test_the_answer_counts_heads(small):
     assert answer(small.heads) == (
-        "2 of 4 heads are static: all nodes rank the same neighbours in the same order."
-        " 1 is dynamic: different nodes rank the same neighbours differently."
+        "3 of 4 heads attend: some neighbours get more weight than others."
         " 1 is uniform: all neighbours get about the same weight."
+        " 2 of 4 heads are dynamic: different nodes rank the same neighbours differently."
+        " 2 are static: all nodes rank the same neighbours in the same order."
     )
     static = small.layers[0].heads[:1]
-    assert answer(static).startswith("The only head is static")
-    assert answer(static * 2).startswith("Both heads are static")
-    assert answer(static * 5).startswith("All 5 heads are static")
+    assert "The only head is static" in answer(static)
+    assert "Both heads are static" in answer(static * 2)
+    assert "All 5 heads are static" in answer(static * 5)
+
+
+def test_the_reasons_name_numbers_and_limits(small):
+    static, dynamic, uniform = small.layers[0].heads
+    assert "of the degree: less than 99%. All of" in why(static)
+    assert "of the degree: at least 99%. The weighted agreement of" in why(uniform)
+    few = replace(static, pairs=7, ranking=Verdict("not enough to tell"))
+    assert why(few).endswith(
+        "7 pairs of queries can be compared; a verdict on the ranking needs 20."
+    )
+    alike = replace(static, ranking=Verdict("not enough to tell"))
+    assert why(alike).endswith(
+        "All queries have the same content, so their rankings can not differ."
+    )
+    unsure = replace(dynamic, ranking=Verdict("dynamic", ("mixed",)))
+    assert why(unsure).endswith("less than 0.5, but the confidence interval includes mixed.")
 
 
 def test_advice_depends_on_verdicts_and_kinds(small):
@@ -199,7 +218,9 @@ def test_the_page_of_a_large_graph_is_small_and_written_quickly(small):
     score = torch.randn(edges, 3, generator=generator)
     views = [seen(f"convs.{at}", query, key, score + at) for at in range(3)]
     order = torch.stack([torch.randperm(size, generator=generator) for _ in range(3)], dim=1)
-    layers = [replace(small.layers[0], name=view.layer, ranking=order) for view in views]
+    layers = [
+        replace(small.layers[0], name=view.layer, one_ranking=order, views=[view]) for view in views
+    ]
     start = time.perf_counter()
     text = microscope(Attentiveness(tuple(layers), captured(*views)), title="large")
     assert time.perf_counter() - start < 10
@@ -220,6 +241,16 @@ def test_queries_have_fewer_keys_if_the_page_would_be_too_large(wide, monkeypatc
     )
 
 
+def test_a_sample_of_queries_is_stated_in_the_page(monkeypatch):
+    monkeypatch.setattr(subset, "MAX_EDGES", 100)
+    query, key = ring(missing=(), size=20)
+    result = measure(captured(seen("conv", query, key, scores(query, key))), seed=3)
+    text = microscope(result, title="sample", nodes=3)
+    assert "20 queries, 20 keys and 400 edges" in setting(result)
+    assert "conv: analysed on a random sample of 5 of 20 queries (seed 3)." in text
+    assert "3 of 5 analysed nodes are included in this page" in text
+
+
 # In a browser
 
 
@@ -228,20 +259,26 @@ def test_the_gauge_has_a_mark_per_head_at_its_agreement(small, opened):
     assert view.locator("#answer").inner_text() == answer(small.heads)
     assert "7 queries, 7 keys and 47 edges" in view.locator("#setting").inner_text()
     assert view.locator(".head").count() == view.locator(".head .marker").count() == 4
-    lowest = min(0, math.floor(4 * min(head.agreement.low for head in small.heads)) / 4)
+    lowest = min(0, math.floor(4 * min(h.weighted_agreement.low for h in small.heads)) / 4)
     for at, layer in enumerate(small.layers):
         for head in layer.heads:
             mark = head_of(view, at, head.head)
-            word = head.verdict.split(":")[0]
-            assert mark.locator(".verdict").inner_text().strip() == word
+            words = f"{head.ranking.word}, {head.attends.word}"
+            assert mark.locator(".ranking").inner_text() == str(head.ranking)
+            assert mark.locator(".attends").inner_text().startswith(str(head.attends))
             left = float(
                 re.search(r"left:([\d.]+)%", mark.locator(".marker").get_attribute("style"))[1]
             )
-            assert left == pytest.approx(100 * (1 - head.agreement.value) / (1 - lowest), abs=0.01)
-            assert f"head {head.head}: {word}" in mark.get_attribute("aria-label")
-    shapes = {view.locator(f".head.{kind} .marker *").last.evaluate("e => e.tagName + e.classList")
-              for kind in ("static", "dynamic", "uniform")}  # fmt: skip
-    assert len(shapes) == 3
+            assert left == pytest.approx(
+                100 * (1 - head.weighted_agreement.value) / (1 - lowest), abs=0.01
+            )
+            assert f"head {head.head}: {words}" in mark.get_attribute("aria-label")
+    shapes = {view.locator(f".head.{kind} .marker *").last.evaluate("e => e.tagName")
+              for kind in ("static", "dynamic")}  # fmt: skip
+    assert len(shapes) == 2
+    fills = {view.locator(f"{kind} .marker *").last.evaluate("e => getComputedStyle(e).fill")
+             for kind in (".head.dynamic:not(.uniform)", ".head.dynamic.uniform")}  # fmt: skip
+    assert len(fills) == 2
 
 
 def test_the_numbers_of_a_head_are_shown_on_focus_on_hover_and_in_the_table(small, opened):
@@ -254,16 +291,17 @@ def test_the_numbers_of_a_head_are_shown_on_focus_on_hover_and_in_the_table(smal
     view.mouse.move(0, 0)
     assert panel.locator("h3").inner_text().startswith("convs.0, head 0: ")
     names = [each.inner_text() for each in panel.locator("dt").all()]
-    assert names == ["agreement τ", "same choice", "one ranking", "selected keys", "interaction",
-                     "entropy", "effective neighbours", "on self-loops", "on same label",
-                     "alike"]  # fmt: skip
+    assert names == ["weighted agreement", "pairs", "agreement τ", "same choice", "one ranking",
+                     "selected keys", "interaction", "entropy", "effective neighbours",
+                     "on self-loops", "on same label", "alike"]  # fmt: skip
     assert panel.locator(".meaning").count() == len(names)
     view.locator("#numbers summary").click()
     assert view.locator("#numbers tbody tr").count() == 4
     row = view.locator("#numbers tbody tr").nth(1)
     head = small.layers[0].heads[1]
-    assert f"{head.agreement.value:.2f}".replace("-", "−") in row.locator("td").nth(3).inner_text()
-    assert row.locator("td").count() == 3 + len(names)
+    value = f"{head.weighted_agreement.value:.2f}".replace("-", "−")
+    assert value in row.locator("td").nth(4).inner_text()
+    assert row.locator("td").count() == 4 + len(names)
 
 
 def test_the_heat_map_has_every_weight_in_the_order_of_the_one_ranking(small, opened):
@@ -272,7 +310,7 @@ def test_the_heat_map_has_every_weight_in_the_order_of_the_one_ranking(small, op
         head_of(view, 0, head).click()
         weights = weights_of(small, "convs.0", head)
         keys, cells = shown_cells(view)
-        assert keys == small.layers[0].ranking[:, head].tolist()
+        assert keys == small.layers[0].one_ranking[:, head].tolist()
         for pair, text in cells.items():
             if pair in weights:
                 assert float(text) == pytest.approx(weights[pair], abs=0.006)
@@ -281,7 +319,7 @@ def test_the_heat_map_has_every_weight_in_the_order_of_the_one_ranking(small, op
         assert {pair for pair in cells if cells[pair]} == set(weights)
     words = view.locator("#block-words").inner_text()
     assert re.match(
-        r"Dynamic: \d+ of \d+ comparisons within these rows \(\d+ %\) contradict", words
+        r"Dynamic, attends: \d+ of \d+ comparisons within these rows \(\d+ %\) contradict", words
     )
 
 

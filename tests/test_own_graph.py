@@ -58,6 +58,8 @@ def test_compare_prints_an_answer_and_writes_a_page_and_a_model(compared):
     assert use.startswith("Use G")
     assert "GATv2 (2 heads)" in done.stdout
     assert "whole graph at once" in done.stderr  # the reasons for the plan
+    assert "Column 'name' holds the ids of the nodes." in done.stderr
+    assert "Each edge is used in both directions" in (folder / "index.html").read_text()
     assert {"index.html", "model", "comparison.json", "records.sqlite", "graph"} <= {
         path.name for path in folder.iterdir()
     }
@@ -98,11 +100,24 @@ def test_the_same_command_repeats_no_run(compared, tables):
     assert again.stdout == done.stdout
 
 
+def test_a_comparison_of_other_tables_is_refused_and_changes_nothing(compared, tables):
+    folder = compared[0]
+    before = (folder / "graph" / "arrays.json").read_bytes()
+    words = words_for(tables, "--target", "shelf", "--ignore", "age")
+    refused = run("compare", *words, *QUICK, cwd=folder.parent, code=2)
+    assert refused.stderr == (
+        "dynagat: comparison holds a comparison of another graph; name another folder with --out "
+        "(folder), or remove this one\n"
+    )
+    assert (folder / "graph" / "arrays.json").read_bytes() == before
+    assert not list(folder.glob("graph.new*"))
+
+
 def test_predict_gives_the_id_and_probabilities_of_every_node(compared, tables, tmp_path):
     model = compared[0] / "model"
     run("predict", "--model", model, *words_for(tables, "--out", "out/p.parquet"), cwd=tmp_path)
     table = pd.read_parquet(tmp_path / "out" / "p.parquet")
-    assert list(table["id"]) == [f"reader {n}" for n in range(120)]
+    assert list(table["name"]) == [f"reader {n}" for n in range(120)]
     assert set(table["shelf"]) <= {"maps", "poetry"}
     likely = table[["probability of maps", "probability of poetry"]].sum(axis=1)
     np.testing.assert_allclose(likely, 1)

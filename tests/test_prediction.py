@@ -47,7 +47,7 @@ def test_a_kind_of_prediction_runs_resumes_reports_inspects_and_tunes(name, tmp_
     assert records[0].metrics == one["metrics"]
     assert all(math.isfinite(value) for each in records for value in each.metrics.values())
     layers = [layer for each in records for layer in each.exhibits["microscope"]["layers"]]
-    assert sum("verdict" in head for layer in layers for head in layer["heads"]) >= 8
+    assert sum("ranking" in head for layer in layers for head in layer["heads"]) >= 8
 
     page = dynagat("report", name, "--store", store, "--out", tmp_path / "report")
     assert "GATv2 (2 heads)" in page

@@ -37,6 +37,11 @@ def __getattr__(name: str) -> Any:
     if name not in _LAZY:
         raise AttributeError(f"module 'dynagat' has no attribute {name!r}")
     module = _LAZY[name]
-    if module is None:
-        return import_module(f"dynagat.{name}")
-    return getattr(import_module(f"dynagat.{module}"), name)
+    try:
+        loaded = import_module(f"dynagat.{module or name}")
+    except ModuleNotFoundError as error:
+        if (error.name or "dynagat").startswith("dynagat"):
+            raise
+        message = f"dynagat.{name} needs {error.name}; pip install 'dynagat[suite]' installs it"
+        raise ModuleNotFoundError(message, name=error.name) from error
+    return getattr(loaded, name) if module else loaded

@@ -1,18 +1,20 @@
 """Files and folders that are written as a whole or not at all; checksums and locks.
 
 Writers fill a temporary file or folder next to the final path, flush it to disk and rename it.
-Readers see the old content or the new one, never a part of it, even if a writer is killed.
+Readers see the old content or the new one, never a part of it, even if a writer is killed. What a
+killed writer leaves is removed by the next writer of the same path, whatever the clock says: a
+temporary path is abandoned if nobody holds its lock. Links are followed.
 """
 
 from __future__ import annotations
 
 import ctypes
 import fcntl
+import glob
 import hashlib
 import os
 import shutil
 import tempfile
-import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
@@ -20,7 +22,7 @@ from typing import IO, Any
 
 BLOCK = 1 << 22  # bytes read at a time
 WRITING = ".writing"  # file in a temporary folder, locked by its writer
-ABANDONED_SECONDS = 3600.0  # a temporary folder without this file is removed after this time
+TEMPORARY = ".dynagat"  # ending of temporary paths
 
 
 def write_text(path: Path, text: str) -> None:
@@ -30,10 +32,13 @@ def write_text(path: Path, text: str) -> None:
 
 def write_through(path: Path, write: Callable[[Path], object]) -> None:
     """Let `write` fill a temporary file next to `path`, then rename it to `path`."""
+    path = Path(os.path.realpath(path))
     with _rename_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(dir=path.parent, prefix=_prefix(path))
-        os.close(handle)
+        with locked(path.parent):
+            _remove_abandoned(path)
+            handle, name = tempfile.mkstemp(TEMPORARY, _prefix(path), path.parent)
+            lock(handle)
     temporary = Path(name)
     try:
         with _rename_errors(path, temporary):
@@ -44,6 +49,7 @@ def write_through(path: Path, write: Callable[[Path], object]) -> None:
     finally:
         with suppress(OSError):
             temporary.unlink()
+        os.close(handle)
 
 
 @contextmanager
@@ -54,6 +60,7 @@ def new_folder(path: Path, check: Callable[[], object] = lambda: None) -> Iterat
     `check` can refuse by raising an error. It is called at the start and again right before the
     renaming, while no other process can write a folder next to `path`.
     """
+    path = Path(os.path.realpath(path))
     with _rename_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         check()
@@ -65,30 +72,35 @@ def new_folder(path: Path, check: Callable[[], object] = lambda: None) -> Iterat
     try:
         with _rename_errors(path, folder):
             yield folder
-            for each in [*folder.rglob("*"), folder]:
-                flush(each)
             os.chmod(folder, 0o755)  # mkdtemp creates folders that only the owner can read
-            (folder / WRITING).unlink()
+            for each in folder.rglob("*"):
+                flush(each)
             with locked(path.parent):
                 check()
+                (folder / WRITING).unlink()
+                flush(folder)
                 _rename(folder, path)
             flush(path.parent)
     finally:
-        writing.close()
         shutil.rmtree(folder, ignore_errors=True)
+        writing.close()
 
 
 def remove_folder(path: Path) -> None:
-    """Remove a folder under another name, so that nobody sees a part of it."""
+    """Remove a folder under another name, so that nobody sees a part of it; of a link, the link."""
     with _rename_errors(path):
-        aside = _temporary_folder(path)
-        os.rename(path, aside)  # replaces the empty folder
-        shutil.rmtree(aside)
+        if path.is_symlink():
+            path.unlink()
+            return
+        with locked(path.parent):
+            aside = _temporary_folder(path)
+            os.rename(path, aside)  # replaces the empty folder
+            shutil.rmtree(aside)
 
 
 def is_being_written(path: Path) -> bool:
     """Whether a temporary file or folder for this path exists."""
-    return any(path.absolute().parent.glob(f"{_prefix(path)}*"))
+    return any(_temporary_paths(Path(os.path.realpath(path))))
 
 
 def flush(path: Path) -> None:
@@ -165,7 +177,11 @@ def _prefix(path: Path) -> str:
 
 
 def _temporary_folder(path: Path) -> Path:
-    return Path(tempfile.mkdtemp(dir=path.parent, prefix=_prefix(path)))
+    return Path(tempfile.mkdtemp(TEMPORARY, _prefix(path), path.parent))
+
+
+def _temporary_paths(path: Path) -> Iterator[Path]:
+    return path.parent.glob(f"{glob.escape(_prefix(path))}*{TEMPORARY}")
 
 
 def _rename(folder: Path, path: Path) -> None:
@@ -180,16 +196,20 @@ def _rename(folder: Path, path: Path) -> None:
 
 
 def _remove_abandoned(path: Path) -> None:
-    """Remove temporary folders of killed writers; running writers hold the lock of theirs."""
-    for marker in path.parent.glob(f"{_prefix(path)}*/{WRITING}"):
-        with suppress(OSError), open(marker) as file:
-            lock(file, wait=False)
-            shutil.rmtree(marker.parent, ignore_errors=True)
-    for folder in path.parent.glob(f"{_prefix(path)}*/"):  # killed before or after the lock
-        with suppress(OSError):
-            is_old = time.time() - folder.stat().st_mtime > ABANDONED_SECONDS
-            if is_old and not (folder / WRITING).exists():
-                shutil.rmtree(folder, ignore_errors=True)
+    """Remove what killed writers left; the caller holds the lock of the parent folder.
+
+    Running writers hold the lock of their temporary file, or of the file WRITING in their temporary
+    folder, which exists whenever the lock of the parent folder is free.
+    """
+    for temporary in _temporary_paths(path):
+        marker = temporary / WRITING if temporary.is_dir() else temporary
+        with suppress(BlockingIOError), ExitStack() as held:
+            if marker.exists():
+                lock(held.enter_context(open(marker)), wait=False)
+            if temporary.is_dir():
+                shutil.rmtree(temporary, ignore_errors=True)
+            else:
+                temporary.unlink(missing_ok=True)
 
 
 @contextmanager

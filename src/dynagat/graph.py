@@ -335,7 +335,13 @@ def _group(
     return arrays
 
 
-@torch.library.custom_op("dynagat::group", mutates_args=())
+@torch.library.custom_op(
+    "dynagat::group",
+    mutates_args=(),
+    schema="(Tensor query_index, Tensor key_index, Tensor? relation, Tensor? edge_id, "
+    "SymInt num_queries, SymInt num_keys, SymInt num_relations, "
+    "SymInt first_loop, SymInt loop_relation) -> Tensor[]",  # torch 2.6 can't infer it
+)
 def _group_op(
     query_index: Tensor,
     key_index: Tensor,

@@ -1,13 +1,23 @@
-"""Do two queries rank their shared keys in the same order? Kendall's τ, and the same first choice.
+"""Do two queries rank their shared keys in the same order? Agreement weighted by attention,
+Kendall's τ, and the same first choice.
 
-For two queries and the keys they share, τ = (concordant - discordant) / (concordant + discordant)
-over pairs of keys that are tied in neither ranking. Static attention has no discordant pair, so
-τ = 1 exactly.
+For two queries i and i' with weights α over the keys they share,
+
+    weighted agreement = Σ_j (α_ij - mean α_i) (α_i'j - mean α_i') / the same with both α sorted
+
+is the covariance of their attention relative to the covariance if both ranked the keys in the same
+order, which is the largest possible. The mean over pairs of queries is the ratio of the sums, so
+that keys with nearly equal weights, and pairs with hardly any attention on shared keys, hardly
+count. It is 1 if all queries have the same order, and 0 if their attention is unrelated.
+
+τ = (concordant - discordant) / (concordant + discordant) counts all comparisons of two keys that
+are tied in neither ranking. Static attention has no discordant comparison: both are exactly 1.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -17,7 +27,8 @@ from dynagat.analysis.rows import Rows, signs
 
 MAX_WEDGES = 1_000_000  # up to this many (query, key, query) triples, all pairs are used
 MAX_PAIRS = 20_000  # sample size otherwise
-MAX_SHARED = 32  # keys compared per pair; a random subset if it shares more
+MAX_SHARED = 32  # keys compared for τ per pair; a random subset if it shares more
+MAX_KEYS = 2_000_000  # shared keys of all pairs; fewer pairs are used if they share more
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,19 +47,35 @@ class Pairs:
         return len(self.first)
 
 
-def agreement(
-    rows: Rows, pairs: Pairs, resampling: Resampling
-) -> tuple[list[Estimate], list[Estimate]]:
-    """Per head: the mean τ over pairs; and, among pairs in which each query has the other's first
-    choice as a key, the fraction that rank the same key first."""
-    tau, is_comparable = _taus(rows, pairs)
-    is_same, could_be = _choices(rows, pairs)
+class Agreement(NamedTuple):
+    """One entry per head."""
+
+    weighted: list[Estimate]
+    num_pairs: list[int]  # effective number of pairs of queries behind `weighted`
+    tau: list[Estimate]  # mean over pairs of queries
+    same_choice: list[Estimate]  # see `_choices`
+
+
+def agreement(rows: Rows, pairs: Pairs, resampling: Resampling) -> Agreement:
+    """Compare the rankings of the two queries of each pair."""
     share = pairs.share[:, None]
-    ends = pairs.first, pairs.second
-    return (
-        resampling.pairs(tau * share, is_comparable * share, *ends),
-        resampling.pairs(is_same * share, could_be * share, *ends),
+
+    def mean(above: Tensor, below: Tensor) -> list[Estimate]:
+        return resampling.pairs(above * share, below * share, pairs.first, pairs.second)
+
+    covariance, largest = _covariances(rows, pairs)
+    return Agreement(
+        mean(covariance, largest),
+        _effective_count(largest * share),
+        mean(*_taus(rows, pairs)),
+        mean(*_choices(rows, pairs)),
     )
+
+
+def _effective_count(weight: Tensor) -> list[int]:
+    """(Σ weight)² / Σ weight² per head: the number of pairs if all have the same weight."""
+    count = weight.sum(0).square() / weight.square().sum(0)
+    return count.nan_to_num(0).round().long().tolist()
 
 
 def find_pairs(rows: Rows, seed: int = 0) -> Pairs:
@@ -124,10 +151,12 @@ def _find_shared(rows: Rows, first: Tensor, second: Tensor, times: Tensor, is_ex
 
 
 def _subsample(pairs: Pairs, generator: torch.Generator) -> Pairs:
-    """At most MAX_PAIRS pairs, with at most MAX_SHARED compared keys each."""
+    """At most MAX_PAIRS pairs and MAX_KEYS shared keys, at most MAX_SHARED of them compared."""
     is_exact = pairs.is_exact
-    if len(pairs) > MAX_PAIRS:
-        chosen = torch.randperm(len(pairs), generator=generator)[:MAX_PAIRS].sort().values
+    if len(pairs) > MAX_PAIRS or len(pairs.pair) > MAX_KEYS:
+        chosen = torch.randperm(len(pairs), generator=generator)[:MAX_PAIRS]
+        shared = torch.bincount(pairs.pair, minlength=len(pairs))[chosen]
+        chosen = chosen[shared.cumsum(0) <= MAX_KEYS].sort().values
         pairs, is_exact = _take(pairs, chosen), False
     order = torch.rand(len(pairs.pair), generator=generator).argsort()
     order = order[torch.sort(pairs.pair[order], stable=True).indices]  # by pair, shuffled within
@@ -145,6 +174,39 @@ def _take(pairs: Pairs, chosen: Tensor) -> Pairs:
     first, second, share = (each[chosen] for each in (pairs.first, pairs.second, pairs.share))
     pair, edge = index[pairs.pair[kept]], pairs.edge[:, kept]
     return Pairs(first, second, share, pair, edge, torch.arange(len(pair)), pairs.is_exact)
+
+
+def _covariances(rows: Rows, pairs: Pairs) -> tuple[Tensor, Tensor]:
+    """Per pair and head, [P, H]: the covariance of the two queries' attention over the keys they
+    share, times the number of these keys; and the largest possible one."""
+    count = torch.bincount(pairs.pair, minlength=len(pairs))
+    begin = count.cumsum(0) - count
+    per_edge = rows.weight / rows.times[:, None]  # of parallel edges, the mean
+    result = torch.zeros(2, len(pairs), rows.num_heads, dtype=torch.double)
+    for size in count.unique().tolist():
+        for some in (count == size).nonzero()[:, 0].split(max(1, 1_000_000 // size)):
+            edge = pairs.edge[:, begin[some, None] + torch.arange(size)]  # [2, p, size]
+            score, weight = rows.score[edge], per_edge[edge].double()  # [2, p, size, H]
+            weight -= weight.mean(2, keepdim=True)
+            by_second = score[1].argsort(dim=1, stable=True)
+            first, second = (each.gather(1, by_second) for each in weight)
+            # Ties of the first query are in the order of the second.
+            order = score[0].gather(1, by_second).argsort(dim=1, stable=True)
+            first, moved = (each.gather(1, order) for each in (first, second))
+            most = (first * second).sum(1).clamp_min(0)
+            actual = torch.minimum((first * moved).sum(1), most)
+            result[0, some] = torch.where(_is_ascending(score[1], by_second, order), most, actual)
+            result[1, some] = most
+    covariance, largest = result
+    return covariance, largest
+
+
+def _is_ascending(score: Tensor, *orders: Tensor) -> Tensor:
+    """[p, size, H] -> [p, H]: are the scores ascending in this order? Then both queries have the
+    same order, whatever the rounding of their weights."""
+    for order in orders:
+        score = score.gather(1, order)
+    return (score[:, 1:] >= score[:, :-1]).all(1)
 
 
 def _taus(rows: Rows, pairs: Pairs) -> tuple[Tensor, Tensor]:
@@ -167,7 +229,8 @@ def _taus(rows: Rows, pairs: Pairs) -> tuple[Tensor, Tensor]:
 
 
 def _choices(rows: Rows, pairs: Pairs) -> tuple[Tensor, Tensor]:
-    """Is the first choice the same, and is each one's choice a key of the other? [P, H] each"""
+    """Do both queries rank the same key first, among pairs in which each has the other's first
+    choice as a key? [P, H] each: is it the same, and is this such a pair?"""
     is_first = rows.is_first
     # Over all shared keys: in a subset, equal choices would be over-represented.
     kept = is_first.any(1)[pairs.edge].any(0)

@@ -1,4 +1,4 @@
-"""how_attentive: is the attention of each head of a model static or dynamic, and how much so?"""
+"""how_attentive: does each head of a model attend, and does its ranking depend on the query?"""
 
 from __future__ import annotations
 
@@ -13,21 +13,24 @@ from torch import Tensor, nn
 from dynagat.analysis.agreement import Pairs, agreement, find_pairs
 from dynagat.analysis.calling import evaluating, has_ids, labels_of, parts, run
 from dynagat.analysis.capture import Attention, capture
+from dynagat.analysis.contents import distinct
 from dynagat.analysis.focus import Mass, alike, mass_on, sharpness
 from dynagat.analysis.interaction import interaction
 from dynagat.analysis.order import Comparisons, explained, find_comparisons
 from dynagat.analysis.resample import NOTHING, Estimate, Resampling
-from dynagat.analysis.rows import Rows, rows_of
+from dynagat.analysis.rows import Rows, count_used, rows_of
 from dynagat.analysis.selection import Selection, selectable, selection
+from dynagat.analysis.subset import subset
 from dynagat.analysis.table import LayerAttention
 from dynagat.analysis.text_table import text_table
-from dynagat.analysis.verdict import UNDECIDED, verdict
+from dynagat.analysis.verdict import Verdict, judge_focus, judge_ranking
 
 MAX_RANKED_KEYS = 20  # keys of a ranking that to_dict contains
+FEW_CONTENTS = 10  # of queries or keys: a note says so if there are fewer
 
-
-COLUMNS = ("layer", "head", "agreement τ", "same choice", "one ranking", "(chance)",
-           "selected keys", "interaction", "neighbours", "verdict")  # fmt: skip
+COLUMNS = ("layer", "head", "weighted agreement", "pairs", "agreement τ", "same choice",
+           "one ranking", "(chance)", "selected keys", "interaction", "neighbours", "attends?",
+           "ranking")  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -37,7 +40,10 @@ class Head:
     layer: str
     kind: str  # the layer's class
     head: int
-    verdict: str
+    attends: Verdict  # attends or uniform
+    ranking: Verdict  # static, mixed or dynamic; or not enough to tell
+    weighted_agreement: Estimate  # of two queries on the order of the keys they share, by weight
+    pairs: int  # effective number of pairs of queries behind it
     agreement: Estimate  # mean Kendall's τ of two queries over the keys they share
     same_choice: Estimate  # fraction of such pairs that rank the same key first
     explained: Estimate  # fraction of comparisons that one ranking of all keys explains
@@ -46,6 +52,7 @@ class Head:
     interaction: Estimate  # fraction of the scores' variance due to neither query nor key alone
     entropy: Estimate  # relative to uniform weights
     effective: Estimate  # effective number of neighbours
+    uniformity: Estimate  # effective number of neighbours / degree: 1 if uniform
     degree: float  # mean degree of queries with at least two keys; nan if there are none
     self_loops: Mass | None  # None without self-loops
     same_label: Mass | None  # among edges that are not self-loops; None without labels
@@ -57,14 +64,17 @@ class Head:
         return (
             self.layer or self.kind,
             str(self.head),
-            str(self.agreement),
+            str(self.weighted_agreement),
+            f"{self.pairs:,}",
+            str(self.agreement).split(" ")[0],
             str(self.same_choice).split(" ")[0],
             str(self.explained).split(" ")[0],
             f"{self.by_chance:.2f}",
             f"{self.selection.selected:,} of {self.selection.selectable:,}",
             str(self.interaction).split(" ")[0],
             f"{self.effective.value:.1f} of {self.degree:.1f}",
-            self.verdict,
+            str(self.attends),
+            str(self.ranking),
         )
 
 
@@ -78,9 +88,30 @@ class Layer:
     num_queries: int
     num_keys: int
     num_edges: int
-    is_exact: bool  # False if measured on a sample of queries, pairs and comparisons
-    ranking: Tensor  # [K, H]: the keys in each head's one ranking, best first
+    analysed_queries: int  # fewer than num_queries in a large graph
+    analysed_pairs: int  # pairs of analysed queries whose rankings were compared
+    is_exact: bool  # False if measured on a sample of queries, pairs or comparisons
+    seed: int  # of the samples
+    query_contents: int | None  # distinct contents of the queries; None if unknown
+    key_contents: int | None
+    one_ranking: Tensor  # [K, H]: the keys in each head's one ranking, best first
     alike: Mapping[tuple[int, int], Estimate]  # τ between two heads' rankings
+    views: Sequence[LayerAttention]  # the attention of the analysed queries, by call
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What limits the verdicts: a sample of queries, few distinct contents."""
+        notes = []
+        if self.analysed_queries < self.num_queries:
+            notes.append(
+                f"analysed on a random sample of {self.analysed_queries:,} of"
+                f" {self.num_queries:,} queries (seed {self.seed})"
+            )
+        for noun, count in (("queries", self.query_contents), ("keys", self.key_contents)):
+            if count is not None and count < FEW_CONTENTS:
+                contents = "the same content" if count == 1 else f"only {count} distinct contents"
+                notes.append(f"the {noun} have {contents}, so the ranking may differ for others")
+        return tuple(notes)
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,6 +125,15 @@ class Attentiveness:
     def heads(self) -> tuple[Head, ...]:
         return tuple(head for layer in self.layers for head in layer.heads)
 
+    @property
+    def notes(self) -> list[str]:
+        """What limits the verdicts, with the names of the layers."""
+        layers: dict[str, list[str]] = {}
+        for layer in self.layers:
+            for note in layer.notes:
+                layers.setdefault(note, []).append(layer.name or layer.kind)
+        return [f"{', '.join(names)}: {note}." for note, names in layers.items()]
+
     def to_dict(self) -> dict[str, Any]:
         """Plain numbers and strings, for JSON; None where nothing could be measured."""
         return {
@@ -104,22 +144,30 @@ class Attentiveness:
                     "queries": layer.num_queries,
                     "keys": layer.num_keys,
                     "edges": layer.num_edges,
+                    "analysed_queries": layer.analysed_queries,
+                    "analysed_pairs": layer.analysed_pairs,
                     "exact": layer.is_exact,
+                    "seed": layer.seed,
+                    "query_contents": layer.query_contents,
+                    "key_contents": layer.key_contents,
+                    "notes": list(layer.notes),
                     "heads": [asdict(head, dict_factory=_plain) for head in layer.heads],
-                    "ranking": layer.ranking[:MAX_RANKED_KEYS].T.tolist(),  # per head
+                    "one_ranking": layer.one_ranking[:MAX_RANKED_KEYS].T.tolist(),  # per head
                 }
                 for layer in self.layers
             ]
         }
 
     def __str__(self) -> str:
-        """A table with one line per head."""
-        return text_table([COLUMNS, *(head.cells() for head in self.heads)])
+        """A table with one line per head; then the notes on the layers, if any."""
+        table = text_table([COLUMNS, *(head.cells() for head in self.heads)])
+        return "\n".join([table, *self.notes])
 
 
 def _plain(items: list[tuple[str, Any]]) -> dict[str, Any]:
-    """A dict with None instead of nan, which JSON does not have."""
-    return {name: None if value != value else value for name, value in items}
+    """A dict with None instead of nan and lists instead of tuples, as read back from JSON."""
+    lists = [(name, list(value) if isinstance(value, tuple) else value) for name, value in items]
+    return {name: None if value != value else value for name, value in lists}
 
 
 def how_attentive(
@@ -181,12 +229,9 @@ def measure(
         )
         for name in names
     )
-    if all(head.verdict == UNDECIDED for layer in layers for head in layer.heads):
-        is_single = all(math.isnan(head.degree) for layer in layers for head in layer.heads)
-        not_shared = "no two queries share two keys with different scores"
-        reason = "no query has more than one key" if is_single else not_shared
+    if all(math.isnan(head.degree) for layer in layers for head in layer.heads):
         names = ", ".join(layer.name or layer.kind for layer in layers)
-        raise ValueError(f"there is nothing to compare in {names}: {reason}")
+        raise ValueError(f"there is nothing to compare in {names}: no query has more than one key")
     return Attentiveness(layers, attention)
 
 
@@ -215,21 +260,25 @@ def _sample(rows: Rows, known: list[_Sample], seed: int) -> _Sample:
 
 
 def _layer(
-    views: list[LayerAttention],
+    views: Sequence[LayerAttention],
     labels: Tensor | None,
     noise: Tensor | None,
     samples: list[_Sample],
     seed: int,
 ) -> Layer:
     _check(views)
+    every, views = views, subset(views, seed)
+    num_queries = sum(count_used(view.query.cpu()) for view in every)
+    num_keys = sum(count_used(view.key.cpu()) for view in every)
     rows = rows_of(views)
     sample = _sample(rows, samples, seed)
     pairs, comparisons, resampling = sample.pairs, sample.comparisons, sample.resampling
-    agreed, chosen = agreement(rows, pairs, resampling)
+    agreed = agreement(rows, pairs, resampling)
+    query_contents = distinct([view.query_codes for view in views])
     inner, effects = interaction(rows, resampling)
     predicted, positions = explained(rows, comparisons, effects, resampling)
     picked = selection(rows, sample.selectable, resampling)
-    relative, effective, degree = sharpness(rows, resampling)
+    sharp = sharpness(rows, resampling)
     between = alike(rows, comparisons, resampling)
     loops, same, marked = masses(views, labels, noise, resampling)
     heads = tuple(
@@ -237,16 +286,20 @@ def _layer(
             layer=views[0].layer,
             kind=views[0].kind,
             head=h,
-            verdict=verdict(agreed[h].value, chosen[h].value, effective[h].value, degree),
-            agreement=agreed[h],
-            same_choice=chosen[h],
+            attends=judge_focus(sharp.uniformity[h]),
+            ranking=judge_ranking(agreed.weighted[h], agreed.num_pairs[h], query_contents),
+            weighted_agreement=agreed.weighted[h],
+            pairs=agreed.num_pairs[h],
+            agreement=agreed.tau[h],
+            same_choice=agreed.same_choice[h],
             explained=predicted[h],
             by_chance=sample.by_chance,
             selection=picked[h],
             interaction=inner[h],
-            entropy=relative[h],
-            effective=effective[h],
-            degree=degree,
+            entropy=sharp.entropy[h],
+            effective=sharp.effective[h],
+            uniformity=sharp.uniformity[h],
+            degree=sharp.degree,
             self_loops=loops[h],
             same_label=same[h],
             noise=marked[h],
@@ -258,25 +311,40 @@ def _layer(
         name=views[0].layer,
         kind=views[0].kind,
         heads=heads,
-        num_queries=rows.num_queries,
-        num_keys=rows.num_keys,
-        num_edges=sum(len(view.query) for view in views),
-        is_exact=pairs.is_exact and comparisons.is_exact,
-        ranking=rows.key_id[positions.argsort(0)],
+        num_queries=num_queries,
+        num_keys=num_keys,
+        num_edges=sum(len(view.query) for view in every),
+        analysed_queries=rows.num_queries,
+        analysed_pairs=len(pairs),
+        is_exact=views is every and pairs.is_exact and comparisons.is_exact,
+        seed=seed,
+        query_contents=query_contents,
+        key_contents=distinct([view.key_codes for view in views]),
+        one_ranking=rows.key_id[positions.argsort(0)],
         alike=between,
+        views=views,
     )
 
 
-def _check(views: list[LayerAttention]) -> None:
+def _check(views: Sequence[LayerAttention]) -> None:
     name = views[0].layer or views[0].kind
     if len({view.num_heads for view in views}) > 1:
         raise ValueError(f"layer {name!r} must have the same number of heads in every call")
     for view in views:
+        if _is_finite(view):
+            continue
         bad = ~view.weight.isfinite() | (view.ranked.isnan())
         if bad.any():
             head = int(bad.any(0).nonzero()[0])
             count = f"{int(bad[:, head].sum())} of {len(bad)}"
             raise ValueError(f"layer {name!r}, head {head}: {count} weights are nan or infinite")
+
+
+def _is_finite(view: LayerAttention) -> bool:
+    """Are all weights finite, and is no score nan? Sums are several times as fast as masks."""
+    weights = view.weight.sum(dtype=torch.float32)
+    scores = weights if view.score is None else view.score.sum(dtype=torch.float64)
+    return bool(weights.isfinite()) and not bool(scores.isnan())
 
 
 def _by_chance(rows: Rows, comparisons: Comparisons, resampling: Resampling, seed: int) -> float:
@@ -289,7 +357,10 @@ def _by_chance(rows: Rows, comparisons: Comparisons, resampling: Resampling, see
 
 
 def masses(
-    views: list[LayerAttention], labels: Tensor | None, noise: Tensor | None, resampling: Resampling
+    views: Sequence[LayerAttention],
+    labels: Tensor | None,
+    noise: Tensor | None,
+    resampling: Resampling,
 ) -> tuple[Sequence[Mass | None], Sequence[Mass | None], Sequence[Mass | None]]:
     """Attention on self-loops, on same-label edges (self-loops left out), and on noise edges."""
     nothing = [None] * views[0].num_heads

@@ -23,6 +23,7 @@ import torch
 from torch import Tensor, nn
 
 from dynagat.analysis import pyg
+from dynagat.analysis.contents import codes_of
 from dynagat.analysis.edge_ids import edge_ids, first_loops
 from dynagat.analysis.table import LayerAttention, Table, tabulate
 from dynagat.graph import Graph
@@ -258,7 +259,8 @@ def _drafts(frame: _Frame, path: str) -> Iterator[Draft]:
     flow = frame.flow
     named = (frame.arguments.get("edge_index"), frame.arguments.get("adj_t"))
     given = next((each for each in named if each is not None), frame.edges)
-    call = _Call(path, type(frame.layer).__name__, _is_one_set(frame), _query_row(given))
+    name, query_row = type(frame.layer).__name__, _query_row(given)
+    call = _Call(path, name, _is_one_set(frame), query_row, *_codes(frame))
     for observation in frame.observations:
         num_given = read_edges(given, flow).num_edges
         loops = None if _is_whole(observation) else first_loops(read_edges(given, flow).ends())
@@ -288,6 +290,8 @@ class _Call:
     kind: str
     is_one_set: bool  # are queries and keys the same nodes?
     query_row: Tensor | None  # node of each query, if several queries share a node
+    query_codes: Tensor | None  # [B, N]: codes of the nodes' contents, if known
+    key_codes: Tensor | None
 
 
 def _one(view: LayerAttention) -> list[LayerAttention]:
@@ -299,12 +303,27 @@ def _view(
     edges: tuple[Tensor, Tensor, Tensor],
     weight: Tensor,
     score: Tensor | None,
+    batch: int = 0,
 ) -> LayerAttention:
     query, key, edge_id = edges
-    is_loop = (query if call.query_row is None else call.query_row[query]) == key
+    query_node = query if call.query_row is None else call.query_row[query]
+    is_loop = query_node == key
     if not call.is_one_set:  # then only added self-loops count
         is_loop &= edge_id < 0
-    return LayerAttention(call.path, call.kind, query, key, edge_id, is_loop, weight, score)
+    return LayerAttention(
+        call.path, call.kind, query, key, edge_id, is_loop, weight, score,
+        query_codes=_used(call.query_codes, query_node, batch),
+        key_codes=_used(call.key_codes, key, batch),
+    )  # fmt: skip
+
+
+def _used(codes: Tensor | None, node: Tensor, batch: int) -> Tensor | None:
+    """The distinct codes of some nodes in an element of a batch, which may share one input."""
+    if codes is None:
+        return None
+    is_used = torch.zeros(codes.shape[1], dtype=torch.bool)
+    is_used[node.cpu()] = True
+    return codes[batch % len(codes), is_used].unique()
 
 
 def _views_of_sight(
@@ -330,8 +349,8 @@ def _views_of_sight(
         used = (ends[0] >= 0).nonzero()[:, 0]
         *ends, edge_id = (each.index_select(0, used) for each in (*ends, edge_id))
         numbers = [each.index_select(1, used) for each in numbers]
-    for weight, score in zip(*numbers, strict=True):
-        yield _view(call, (ends[0], ends[1], edge_id), weight, score)
+    for batch, (weight, score) in enumerate(zip(*numbers, strict=True)):
+        yield _view(call, (ends[0], ends[1], edge_id), weight, score, batch)
 
 
 def _is_whole(observation: Observation) -> bool:
@@ -348,6 +367,17 @@ def _query_row(given: Any) -> Tensor | None:
 def _copy(ends: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
     """int64 copies, which do not change with the caller's edges."""
     return ends[0].to(torch.long, copy=True), ends[1].to(torch.long, copy=True)
+
+
+def _codes(frame: _Frame) -> tuple[Tensor | None, Tensor | None]:
+    """Codes of the contents of queries and of keys; None for an input without rows of nodes."""
+    x = frame.arguments.get("x")
+    if not isinstance(x, (tuple, list)):
+        codes = codes_of(x)
+        return codes, codes
+    if frame.flow != "source_to_target" or len(x) != 2:
+        return None, None
+    return codes_of(x[1]), codes_of(x[0])
 
 
 def _is_one_set(frame: _Frame) -> bool:

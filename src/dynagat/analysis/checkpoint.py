@@ -8,20 +8,20 @@ from __future__ import annotations
 
 import importlib.util
 import pickle
-import zipfile
 from collections.abc import Mapping
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, final
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
 from dynagat.nn import GATConv, GATv2Conv
 from dynagat.nn.convert import convert
+from dynagat.npz_file import array_names, read_arrays
 
 NESTED = ("state_dict", "model_state_dict", "model", "network")  # common keys for the weights
+USED = ("x", "edge_index", "edge_attr", "y", "noise")  # of the arrays in an .npz file
 State = Mapping[str, Tensor]
 
 
@@ -80,14 +80,12 @@ def load_into(model: nn.Module, path: Path | str) -> None:
 def read_data(path: Path | str) -> dict[str, Tensor]:
     """x, edge_index and other tensors by name, from an .npz file or a saved dict or PyG `Data`."""
     path = Path(path)
-    try:
-        if path.suffix == ".npz":
-            with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
-                data: Any = {name: torch.from_numpy(arrays[name]) for name in arrays.files}
-        else:
-            data = _load(path)
-    except (ValueError, zipfile.BadZipFile) as error:
-        raise ValueError(f"{path} can't be read: {error}") from None
+    if path.suffix == ".npz":
+        data: Any = dict.fromkeys(array_names(path))
+        arrays = read_arrays(path, lambda name: name in USED)
+        data |= {name: torch.from_numpy(array) for name, array in arrays.items()}
+    else:
+        data = _load(path)
     data = data.to_dict() if hasattr(data, "to_dict") else data
     if not isinstance(data, Mapping):
         raise ValueError(
@@ -96,7 +94,21 @@ def read_data(path: Path | str) -> dict[str, Tensor]:
     for name in ("x", "edge_index"):
         if name not in data:
             raise ValueError(f"{path} must hold {name}; it holds {', '.join(map(str, data))}")
-    return {name: value for name, value in data.items() if isinstance(value, Tensor)}
+    tensors = {name: value for name, value in data.items() if isinstance(value, Tensor)}
+    _check(tensors, path)
+    return tensors
+
+
+def _check(data: Mapping[str, Tensor], path: Path) -> None:
+    x, edge_index = (data.get(name, torch.empty(0)) for name in ("x", "edge_index"))
+    if x.ndim != 2 or x.is_complex():
+        raise ValueError(f"{path}: x must be numbers [N, features], but is {_kind(x)}")
+    if edge_index.ndim != 2 or len(edge_index) != 2 or edge_index.dtype != torch.int64:
+        raise ValueError(f"{path}: edge_index must be int64 [2, E], but is {_kind(edge_index)}")
+
+
+def _kind(tensor: Tensor) -> str:
+    return f"{str(tensor.dtype).removeprefix('torch.')} {list(tensor.shape)}"
 
 
 def _load(path: Path) -> Any:

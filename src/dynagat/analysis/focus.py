@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -37,18 +38,28 @@ def entropy(rows: Rows) -> Tensor:  # [Q, H]
     return (total.log() - mean_log).clamp_min(0)
 
 
-def sharpness(rows: Rows, resampling: Resampling) -> tuple[list[Estimate], list[Estimate], float]:
-    """Per head, over queries with at least two keys: the mean of entropy_i / log degree_i and of
-    effective_i; and the mean degree of these queries."""
+class Sharpness(NamedTuple):
+    """Over queries with at least two keys; one entry per head."""
+
+    entropy: list[Estimate]  # mean of entropy_i / log degree_i
+    effective: list[Estimate]  # mean of effective_i
+    uniformity: list[Estimate]  # Σ effective_i / Σ degree_i
+    degree: float  # mean, the same for all heads
+
+
+def sharpness(rows: Rows, resampling: Resampling) -> Sharpness:
+    """How sharp the attention of each head is."""
     degree = rows.sum(rows.times)[:, None].float()
     chooses = (rows.degree[:, None] >= 2).float()
     one = chooses.expand(-1, rows.num_heads)
     entropies = entropy(rows)
     relative = entropies / degree.log().where(degree >= 2, torch.ones(()))
     mean_degree = float((degree * chooses).sum() / chooses.sum())
-    return (
+    effective = entropies.exp() * one
+    return Sharpness(
         resampling.ratio(relative * one, one),
-        resampling.ratio(entropies.exp() * one, one),
+        resampling.ratio(effective, one),
+        resampling.ratio(effective, degree * one),
         mean_degree,
     )
 

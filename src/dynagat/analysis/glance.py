@@ -46,14 +46,14 @@ def _layer(
     rows = rows_of([view])
     resampling = resamplings.setdefault(rows.num_queries, Resampling(rows.num_queries))
     inner, _ = interaction(rows, resampling)
-    _, effective, degree = sharpness(rows, resampling)
+    sharp = sharpness(rows, resampling)
     loops, same, marked = masses([view], labels, noise, resampling)
     heads = [
         {
             "head": h,
             "interaction": asdict(inner[h]),
-            "effective": asdict(effective[h]),
-            "degree": degree,
+            "effective": asdict(sharp.effective[h]),
+            "degree": sharp.degree,
             "self_loops": _as_dict(loops[h]),
             "same_label": _as_dict(same[h]),
             "noise": _as_dict(marked[h]),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +25,8 @@ class LayerAttention:
     weight: Tensor  # [E, H], before dropout
     score: Tensor | None = None  # [E, H], if the layer has one
     call: int = 0  # index of the call; a key's representation may differ between calls
+    query_codes: Tensor | None = None  # a code for each content of a query, if known
+    key_codes: Tensor | None = None
 
     @property
     def num_heads(self) -> int:
@@ -34,6 +36,15 @@ class LayerAttention:
     def ranked(self) -> Tensor:
         """What orders the keys of a query, [E, H]: scores, or log weights without scores."""
         return self.weight.log() if self.score is None else self.score
+
+    def take(self, edges: Tensor) -> LayerAttention:
+        """The same call with some of its edges only."""
+        names = ("query", "key", "edge_id", "is_self_loop", "weight", "score")
+        columns = {name: getattr(self, name) for name in names}
+        return replace(self, **{
+            name: column[edges.to(column.device)]
+            for name, column in columns.items() if column is not None
+        })  # fmt: skip
 
 
 @dataclass(frozen=True, eq=False)

@@ -28,6 +28,8 @@ def explain_errors() -> Iterator[None]:
         yield
     except (ValueError, StoreError, WorkerError) as error:
         _refuse(str(error))
+    except MemoryError as error:
+        _refuse(f"this takes more memory than there is: {error or 'nothing was written'}")
     except OSError as error:
         _refuse(f"{error.filename or 'a file'}: {error.strerror or error}")
 

@@ -15,6 +15,7 @@ from rich.table import Table
 from dynagat.cli.console import err, explain_errors, note, out
 from dynagat.cli.tables import TableOptions, table_options
 from dynagat.data.arrays import FolderError, remove_folder
+from dynagat.data.assumptions import assumptions
 from dynagat.data.catalog import CATALOG, Entry, find_entry, get, load
 from dynagat.data.store import GraphData, check_name, open_graph, store_folder, stored_names
 
@@ -117,19 +118,28 @@ def import_graph(
             folder, columns = store_folder() / name, tuple(edge_column or ())
             data = tables.read(folder=folder, edge_columns=columns, replace=replace)
         else:
-            data = _read_files(npz, planetoid, ogb, name, replace)
+            if tables.directed and npz is None:
+                raise ValueError("--directed is for --edges and --npz, but got neither")
+            data = _read_files(npz, planetoid, ogb, name, tables.directed, replace)
+    for sentence in assumptions(data):
+        note(sentence)
     _print_stored(data)
 
 
 def _read_files(
-    npz: Path | None, planetoid: Path | None, ogb: Path | None, name: str | None, replace: bool
+    npz: Path | None,
+    planetoid: Path | None,
+    ogb: Path | None,
+    name: str | None,
+    directed: bool,
+    replace: bool,
 ) -> GraphData:
     from dynagat.data.npz import read_npz
     from dynagat.data.ogb import read_ogb
     from dynagat.data.planetoid import read_planetoid
 
     if npz is not None:
-        return read_npz(npz, name).save(replace=replace)
+        return read_npz(npz, name, directed=directed).save(replace=replace)
     if planetoid is not None:
         return read_planetoid(planetoid, name).save(replace=replace)
     assert ogb is not None

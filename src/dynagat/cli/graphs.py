@@ -61,6 +61,7 @@ def compare(
     Trains each of them and says which to use.
     """
     from dynagat import comparison as comparisons
+    from dynagat.data.assumptions import assumptions
 
     with explain_errors(), _not_left_empty(folder):
         numbers = parse_numbers(",".join(seeds), "seeds") if seeds else None
@@ -68,6 +69,8 @@ def compare(
         texts = [*(settings or ()), *comparisons.as_settings(metric, class_weights)]
         comparisons.check_choices(names, numbers, texts)
         data = _graph(graph, tables, folder)
+        for sentence in assumptions(data):
+            note(sentence)
         comparison = comparisons.compare(
             data,
             mechanisms=names,
@@ -97,6 +100,7 @@ def _not_left_empty(folder: Path) -> Iterator[None]:
 
 def _graph(name: str | None, tables: TableOptions, folder: Path) -> Any:
     """The graph of a name, or of tables, which is stored in the comparison's folder."""
+    from dynagat.comparison.folder import store_graph
     from dynagat.data.catalog import load
 
     if (name is None) == (tables.edges is None and tables.nodes is None):
@@ -106,7 +110,7 @@ def _graph(name: str | None, tables: TableOptions, folder: Path) -> Any:
     if tables.target is None:
         raise ValueError("--target is missing: the column of the nodes to predict")
     name = None if tables.nodes is None else tables.nodes.name.split(".")[0]
-    return tables.read(name=name, folder=folder / "graph", replace=True)
+    return store_graph(folder, lambda path: tables.read(name=name, folder=path, replace=True))
 
 
 def _commands(folder: Path, tables: TableOptions) -> list[str]:

@@ -6,7 +6,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from dynagat.analysis.verdict import DYNAMIC, MOSTLY_STATIC, STATIC, UNIFORM
+from dynagat.analysis.verdict import ATTENDS, DYNAMIC, MIXED, STATIC, UNIFORM
 from dynagat.comparison.baselines import Baseline
 from dynagat.comparison.results import (
     ROUNDING,
@@ -181,9 +181,10 @@ def _need(results: Sequence[MechanismResult]) -> list[str]:
     dynamic, static = by_name.get("gatv2"), by_name.get("gat")
     if dynamic is None or not dynamic.verdicts:
         return []
-    total = sum(dynamic.verdicts.values())
-    verdicts = listed([f"{many} {verdict}" for verdict, many in dynamic.verdicts.items()])
-    seen = f"Of GATv2's {count(total, 'trained head')} the microscope finds {verdicts}"
+    total = len(dynamic.verdicts)
+    focuses, rankings = zip(*dynamic.verdicts, strict=True)
+    verdicts = f"{wording.tally(focuses)}; {wording.tally(rankings)}"
+    seen = f"Of GATv2's {count(total, 'trained head')}, {verdicts}"
     if static is None or static.sample("test") is None or dynamic.sample("test") is None:
         return [f"{seen}."]
     gain = difference(dynamic, static)
@@ -193,8 +194,9 @@ def _need(results: Sequence[MechanismResult]) -> list[str]:
     p = f" ({wording.p_equals(gain.p)})"
     verb = "worse than GAT" if gain.is_significant else "not significantly better than GAT"
     stands = f"{verb}{p}"
-    is_used = dynamic.verdicts.get(DYNAMIC, 0) * 2 > total
-    is_flat = dynamic.verdicts.get(UNIFORM.split(":")[0], 0) * 2 > total
+    used = [(ATTENDS, DYNAMIC), (ATTENDS, MIXED)]
+    is_used = sum(each in used for each in dynamic.verdicts) * 2 > total
+    is_flat = focuses.count(UNIFORM) * 2 > total
     if pays and is_used:
         verdict = "This data needs dynamic attention: which neighbours matter depends on the node"
         return [f"{verdict}. {seen}, and GATv2 is better than GAT{p}."]
@@ -202,12 +204,12 @@ def _need(results: Sequence[MechanismResult]) -> list[str]:
         return [f"GATv2 is better than GAT{p}, but hardly through dynamic attention: "
                 f"{wording.first_lower(seen)}."]  # fmt: skip
     lead = "These runs show no need for dynamic attention"
-    stands += _power(gain, dynamic)
+    stands += "" if gain.is_significant else _power(gain, dynamic)
     if is_flat:
         return [f"{lead}, nor for any: {wording.first_lower(seen)}, and GATv2 is {stands}."]
     if is_used:
         return [f"{lead}: GATv2 uses it, but is {stands}. {seen}."]
-    is_static = sum(dynamic.verdicts.get(each, 0) for each in (STATIC, MOSTLY_STATIC)) * 2 > total
+    is_static = rankings.count(STATIC) * 2 > total
     reason = ": one ranking of the neighbours suits all nodes" if is_static else ""
     return [f"{lead}{reason}. {seen}, and GATv2 is {stands}."]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -12,6 +13,7 @@ from typing import Any
 
 from dynagat.comparison.answer import answer
 from dynagat.comparison.baselines import Baseline, baselines
+from dynagat.comparison.folder import RECORDS, check_same, store_graph
 from dynagat.comparison.model import Model, model_of
 from dynagat.comparison.plan import Plan, as_settings, make_plan
 from dynagat.comparison.results import (
@@ -77,7 +79,8 @@ def _values(result: MechanismResult) -> dict[str, Any]:
         "metrics": [dict(run.metrics) for run in result.runs],
         "seconds": result.seconds,
         "peak_memory_bytes": result.memory,
-        "verdicts": dict(result.verdicts),
+        "attends": dict(Counter(focus for focus, _ in result.verdicts)),
+        "ranking": dict(Counter(ranking for _, ranking in result.verdicts)),
     }
 
 
@@ -107,19 +110,23 @@ def compare(
         class_weights: "balanced" weighs the loss so that every class counts alike.
         workers: processes to train in.
         folder: where the graph, the records and the best model are saved; runs that it has are not
-            repeated. Default: nowhere.
+            repeated, and runs on another graph or with other settings are an error. Default:
+            nowhere.
         run: how to run the jobs that a store lacks; default: without showing progress.
         tell: called with each sentence about the chosen settings before the runs start.
     """
     with ExitStack() as cleanup:
         at = folder or cleanup.enter_context(tempfile.TemporaryDirectory(prefix="dynagat-"))
-        stored = data if data.folder else data.save(Path(at, "graph"), replace=True)
+        stored = data if data.folder else store_graph(
+            Path(at), lambda path: data.save(path, replace=True)
+        )  # fmt: skip
         texts = [*settings, *as_settings(metric, class_weights)]
         plan = make_plan(stored, mechanisms=mechanisms, seeds=seeds, settings=texts)
         for reason in plan.reasons:
             tell(reason)
         jobs, prediction = plan.jobs(), plan.prediction()
-        with Store(Path(at, "records.sqlite")) as store:
+        with Store(Path(at, RECORDS)) as store:
+            check_same(store, plan)
             (run or _run_silently)(jobs, store, workers)
             records = [store.get(job.key) for job in jobs]
             results = results_of([each for each in records if each is not None], prediction.metric)

@@ -64,7 +64,8 @@ class Model:
             data = self._read(edges, nodes, columns)
         out = self.outputs(data)
         ids = data.nodes[data.node_type].arrays.get("id")
-        return Predictions.of(out, self.task, ids, self.target_mean, self.target_std)
+        name = data.about.get("tables", {}).get("id", "id")
+        return Predictions.of(out, self.task, ids, self.target_mean, self.target_std, id_name=name)
 
     def outputs(self, data: GraphData) -> Tensor:
         """[N, out]: output of the network."""

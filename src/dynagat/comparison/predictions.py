@@ -27,6 +27,7 @@ class Predictions:
     probability: np.ndarray | None
     classes: tuple[str, ...]
     target: str
+    id_name: str = "id"  # of the column in the table of nodes
 
     @classmethod
     def of(
@@ -36,28 +37,30 @@ class Predictions:
         ids: Any,  # one per row, or None
         mean: float,
         std: float,
+        id_name: str = "id",
     ) -> Predictions:
         names = tuple(str(each) for each in task.get("classes") or ())
         ids = range(len(out)) if ids is None else ids
         target = str(task.get("target") or "target")
         if task["kind"] == "regression":
             value = (out[:, 0].double() * std + mean).numpy()
-            return cls(ids, value, None, (), target)
+            return cls(ids, value, None, (), target, id_name)
         if task["kind"] == "multilabel":
             probability = torch.sigmoid(out.double()).numpy()
-            return cls(ids, probability > 0.5, probability, names, target)
+            return cls(ids, probability > 0.5, probability, names, target, id_name)
         probability = torch.softmax(out.double(), dim=-1).numpy()
         value = np.array(names, dtype=object)[probability.argmax(-1)]
-        return cls(ids, value, probability, names, target)
+        return cls(ids, value, probability, names, target, id_name)
 
     def __len__(self) -> int:
         return len(self.value)
 
     def to_pandas(self) -> Any:
-        """Columns: id; the target, or each label; then the probability of each class."""
+        """Columns: the id, named as in the table; the target, or each label; then the probability
+        of each class."""
         import pandas
 
-        columns: dict[str, Any] = {"id": list(self.id)}
+        columns: dict[str, Any] = {self.id_name: list(self.id)}
         probabilities = {}
         if self.probability is not None:
             names = [f"probability of {name}" for name in self.classes]

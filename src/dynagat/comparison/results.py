@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from dynagat.analysis.verdict import words_of
 from dynagat.comparison.baselines import Baseline
 from dynagat.experiment import Record
 from dynagat.metrics import ACCURACY, BALANCED_ACCURACY, MACRO_F1, Metric
 from dynagat.report import wording
+from dynagat.report.attentive import count_words
 from dynagat.report.parts import Line, Table
 from dynagat.significance import Sample, detectable, holm, paired
 
@@ -31,7 +32,7 @@ class MechanismResult:
     heads: int
     runs: tuple[Record, ...]
     metric: Metric
-    verdicts: Mapping[str, int]  # on the heads of all runs; empty without attention
+    verdicts: Sequence[tuple[str, str]]  # `words_of` each head of all runs; () without attention
 
     def values(self, part: str) -> dict[int, float]:
         """The metric by seed, without runs that diverged or predict the same for every node."""
@@ -138,12 +139,11 @@ def _valid(result: MechanismResult) -> float:
     return metric.gain(metric.worst if sample is None else sample.mean, 0.0)
 
 
-def _verdicts(runs: Sequence[Record]) -> dict[str, int]:
+def _verdicts(runs: Sequence[Record]) -> list[tuple[str, str]]:
     """On every head of every run that the microscope measured."""
     analyses: list[Mapping[str, Any]] = [run.exhibits.get("microscope") or {} for run in runs]
     layers = [layer for each in analyses for layer in each.get("layers", ())]
-    words = [head["verdict"].split(":")[0] for layer in layers for head in layer["heads"]]
-    return dict(Counter(words).most_common())
+    return [words_of(head) for layer in layers for head in layer["heads"]]
 
 
 def score_table(results: Sequence[MechanismResult]) -> Table:
@@ -162,7 +162,7 @@ def score_table(results: Sequence[MechanismResult]) -> Table:
 
 def _cells(result: MechanismResult) -> list[str]:
     """One text for each of COLUMNS."""
-    verdicts = ", ".join(f"{many} {verdict}" for verdict, many in result.verdicts.items())
+    verdicts = "; ".join(map(count_words, zip(*result.verdicts, strict=True)))
     return [
         wording.title_of(result.mechanism, result.heads),
         *(_score(result, part) for part in ("train", "valid", "test")),

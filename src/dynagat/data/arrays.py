@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import mmap
 import os
+import re
 import sys
 import time
 from collections.abc import Iterator, Mapping
@@ -28,6 +30,7 @@ from dynagat.files import checksum, is_being_written, new_folder
 LIST = "arrays.json"
 VERSION = 1
 KINDS = "biuf"  # booleans, integers, floats
+DTYPE = re.compile(r"[<>|=](b1|[iu][1248]|f2|f4|f8|f16)")
 VERIFIED_BYTES = 1 << 30  # checksums of smaller folders are verified whenever they are opened
 BLOCK = 1 << 22  # bytes written at a time
 READ_AND_WRITE = mmap.PROT_READ | mmap.PROT_WRITE
@@ -108,7 +111,7 @@ class Writer:
         with open(path, "w+b") as file:
             file.write(_header(dtype, shape))
             file.flush()
-            size = int(np.prod(shape)) * dtype.itemsize
+            size = math.prod(shape) * dtype.itemsize
             if size:
                 os.posix_fallocate(file.fileno(), file.tell(), size)
         return np.load(path, mmap_mode="r+") if size else np.empty(shape, dtype)
@@ -147,7 +150,7 @@ def write_folder(path: Path | str, kind: str, *, replace: bool = False) -> Itera
         replace: whether to replace an existing folder of arrays. The old one stays until the new
             one is complete.
     """
-    path = Path(os.path.abspath(path))
+    path = Path(os.path.realpath(path))
     with new_folder(path, lambda: _check_free(path, kind, replace)) as folder:
         writer = Writer(folder)
         try:
@@ -238,7 +241,7 @@ def _read_list(path: Path, kind: str | None) -> dict[str, Any]:
         is_whole = listing["sha256"] == _list_sum(listing)
     except (FileNotFoundError, NotADirectoryError):
         raise FolderError(f"{path} is no folder of arrays: it has no {LIST}") from None
-    except (ValueError, KeyError, TypeError, AttributeError):  # no JSON, or another structure
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError):  # no JSON of ours
         raise FolderError(f"{path / LIST} was cut short or altered: it can't be read") from None
     if not is_whole:
         raise FolderError(f"{path / LIST} was altered: its content differs from its checksum")
@@ -249,12 +252,27 @@ def _read_list(path: Path, kind: str | None) -> dict[str, Any]:
             f"{path} has format version {version}, but this dynagat reads version {VERSION}; "
             "import it again"
         )
+    if not _describes_arrays(listing):
+        raise FolderError(f"{path / LIST} was altered: it does not describe arrays")
     return listing
+
+
+def _describes_arrays(listing: Mapping[str, Any]) -> bool:
+    try:
+        return "about" in listing and all(
+            DTYPE.fullmatch(entry["dtype"])
+            and all(type(size) is int and size >= 0 for size in entry["shape"])
+            and type(entry["bytes"]) is int
+            and isinstance(entry["sha256"], str)
+            for entry in listing["arrays"].values()
+        )
+    except (LookupError, TypeError, AttributeError):
+        return False
 
 
 def _map(path: Path, name: str, entry: Mapping[str, Any]) -> np.ndarray:
     file_path, shape = path / name, tuple(entry["shape"])
-    if Path(name).is_absolute() or ".." in Path(name).parts:
+    if Path(name).is_absolute() or ".." in Path(name).parts or "\0" in name:
         raise FolderError(f"{path / LIST} was altered: it names {name!r}")
     if not file_path.is_file():
         raise FolderError(f"{path} was altered: {name} is missing")
@@ -265,8 +283,8 @@ def _map(path: Path, name: str, entry: Mapping[str, Any]) -> np.ndarray:
     header = _header(dtype, shape)
     with open(file_path, "rb") as file:
         is_ours = file.read(len(header)) == header
-    size = len(header) + int(np.prod(shape)) * dtype.itemsize
-    if not is_ours or dtype.kind not in KINDS or size != entry["bytes"]:
+    size = len(header) + math.prod(shape) * dtype.itemsize
+    if not is_ours or size != entry["bytes"]:
         raise FolderError(f"{file_path} was altered: its header is not that of {dtype} {shape}")
     if size == len(header):  # an empty array can't be mapped
         return np.empty(shape, dtype)

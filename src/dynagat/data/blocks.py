@@ -9,18 +9,18 @@ from __future__ import annotations
 import csv
 import gzip
 import re
-import zipfile
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 
+from dynagat.npz_file import read_header, read_rows
+
 CSV_BLOCK = 1 << 20  # bytes of text; larger blocks are not faster
-NPZ_BLOCK = 1 << 24  # bytes
 
 
 @dataclass(eq=False)
@@ -112,55 +112,17 @@ def csv_table(path: Path) -> list[list[str]]:
 
 def npz_rows(path: Path, name: str, *, row: int | None = None) -> Rows:
     """The rows of an array in an .npz file; with `row`, the values of this row only."""
-    with reading(path), zipfile.ZipFile(path) as archive, archive.open(f"{name}.npy") as file:
-        shape, dtype = _npy_header(path, name, file)
+    header = read_header(path, name)
+    shape, num_axes = header.shape, len(header.shape)
+    if num_axes == 0 or (header.is_fortran and num_axes > 1):
+        actual = "is in Fortran order" if num_axes else "is one number"
+        raise ValueError(f"{path}: {name} must have rows, in C order, but {actual}")
     if row is None:
-        return Rows(path, dtype, shape[1:], _npz_blocks(path, name, 0, shape[0], shape[1:]), False)
-    return Rows(path, dtype, (), _npz_blocks(path, name, row * shape[1], shape[1], ()), False)
-
-
-def npz_shape(path: Path, name: str) -> tuple[int, ...]:
-    with reading(path), zipfile.ZipFile(path) as archive, archive.open(f"{name}.npy") as file:
-        return _npy_header(path, name, file)[0]
-
-
-def npz_names(path: Path) -> list[str]:
-    with reading(path), zipfile.ZipFile(path) as archive:
-        return [each.removesuffix(".npy") for each in archive.namelist()]
-
-
-def _npz_blocks(
-    path: Path, name: str, start: int, count: int, row_shape: tuple[int, ...]
-) -> Iterator[np.ndarray]:
-    with reading(path), zipfile.ZipFile(path) as archive, archive.open(f"{name}.npy") as file:
-        _, dtype = _npy_header(path, name, file)
-        row_bytes = int(np.prod(row_shape)) * dtype.itemsize
-        _skip(file, start * row_bytes)
-        rows = max(1, NPZ_BLOCK // max(1, row_bytes))
-        for first in range(0, count, rows):
-            wanted = min(rows, count - first)
-            data = file.read(wanted * row_bytes)
-            if len(data) != wanted * row_bytes:
-                raise _Explained(
-                    f"{path} was cut short: {name} ends at row {first + len(data) // row_bytes}"
-                )
-            yield np.frombuffer(data, dtype).reshape(wanted, *row_shape)
-
-
-def _npy_header(path: Path, name: str, file: IO[bytes]) -> tuple[tuple[int, ...], np.dtype]:
-    version = np.lib.format.read_magic(file)
-    read = np.lib.format.read_array_header_2_0
-    if version == (1, 0):
-        read = np.lib.format.read_array_header_1_0
-    shape, is_fortran, dtype = read(file)
-    if dtype.kind not in "biuf" or (is_fortran and len(shape) > 1):
-        raise _Explained(f"{path}: {name} must hold numbers in C order, but holds {dtype}")
-    return shape, dtype
-
-
-def _skip(file: IO[bytes], count: int) -> None:
-    while count > 0:
-        count -= len(file.read(min(count, NPZ_BLOCK))) or count
+        start, count, row_shape = 0, shape[0], shape[1:]
+    else:
+        start, count, row_shape = row * shape[1], shape[1], ()
+    blocks = read_rows(path, name, start, count, row_shape)
+    return Rows(path, header.native, row_shape, blocks, lines=False)
 
 
 class _Explained(ValueError):
@@ -174,9 +136,7 @@ def reading(path: Path) -> Iterator[None]:
         yield
     except (FileNotFoundError, PermissionError, IsADirectoryError, _Explained):
         raise
-    except KeyError as error:
-        raise ValueError(f"{path}: {error.args[0]}") from None
-    except (OSError, EOFError, zlib.error, zipfile.BadZipFile, NotImplementedError) as error:
+    except (OSError, EOFError, zlib.error) as error:
         raise ValueError(f"{path} was cut short or altered: {error}") from None
     except UnicodeDecodeError:
         raise ValueError(f"{path} is not UTF-8 text") from None

@@ -145,9 +145,8 @@ def _read_planetoid(entry: Entry, folder: Path, replace_: bool) -> GraphData:
 def _read_amazon(entry: Entry, folder: Path, replace_: bool) -> GraphData:
     split = folder / f"{entry.name.removesuffix('s')}_split.npz"
     has_split = split.is_file()
-    data = read_npz(
-        folder / entry.signs[0], entry.name, split=split if has_split else None, both=True
-    )
+    data = read_npz(folder / entry.signs[0], entry.name, split=split if has_split else None)
+    data = data.without_loops()
     check_counts((data.num_nodes, data.num_edges), (entry.nodes, entry.edges), folder)
     parts = data.split if has_split else _random_split(data.num_nodes, entry.split)
     about = {**data.about, "split": split.name if has_split else "60/20/20, drawn with seed 0"}

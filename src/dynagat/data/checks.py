@@ -7,6 +7,17 @@ from typing import Any
 
 import numpy as np
 
+from dynagat.npz_file import check_memory
+
+MAX_CLASS = 100_000  # highest class, unless there are more nodes
+
+
+def check_count(count: int, source: Any) -> None:
+    """A number of nodes that a file claims must fit into memory."""
+    if count < 0:
+        raise ValueError(f"{source}: the number of nodes must not be negative, but is {count}")
+    check_memory(f"{source}: {count:,} nodes", 8 * count)
+
 
 def check_ends(
     index: np.ndarray, count: int, source: Any, *, first_line: int | None = None
@@ -57,9 +68,11 @@ def check_split(split: Mapping[str, np.ndarray], count: int, source: Any) -> Non
 
 
 def check_labels(y: np.ndarray, source: Any) -> None:
-    """Class indices start at 0; -1 is an unknown class."""
+    """Classes are numbered from 0; -1 is an unknown class."""
     if len(y) and int(y.min()) < -1:
         raise ValueError(f"{source}: classes must be 0 or more, but one is {y.min()}")
+    if len(y) and int(y.max()) > max(MAX_CLASS, len(y)):
+        raise ValueError(f"{source}: classes must be numbered from 0, but one is {y.max()}")
 
 
 def index_dtype(count: int) -> type:

@@ -99,6 +99,7 @@ class Description:
     homophily: Homophily | None
     split: Mapping[str, int]
     bytes: int  # of all arrays
+    assumed: tuple[str, ...] = ()  # sentences about how its files were read
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -128,6 +129,8 @@ def _lines(graph: Description) -> Iterator[tuple[str, str]]:
     if graph.split:
         yield "split", ", ".join(f"{name} {count:,}" for name, count in graph.split.items())
     yield "arrays", f"{graph.bytes / 1e6:,.1f} MB"
+    for number, sentence in enumerate(graph.assumed):
+        yield "" if number else "read as", sentence
 
 
 def _edge_lines(edges: EdgeFacts) -> Iterator[tuple[str, str]]:

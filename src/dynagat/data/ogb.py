@@ -16,7 +16,14 @@ import numpy as np
 
 from dynagat.data.arrays import Writer, write_folder
 from dynagat.data.blocks import Rows, csv_rows, csv_table
-from dynagat.data.checks import check_ends, check_finite, check_labels, check_split, index_dtype
+from dynagat.data.checks import (
+    check_count,
+    check_ends,
+    check_finite,
+    check_labels,
+    check_split,
+    index_dtype,
+)
 from dynagat.data.ogb_layouts import EdgeRows, Layout, read_layout, typed_split_kind
 from dynagat.data.pickles import read_torch_pickle
 from dynagat.data.store import (
@@ -84,6 +91,7 @@ def read_ogb(
     name = check_name(name or which.name)
     with write_folder(path or store_folder() / name, KIND, replace=replace) as writer:
         layout = read_layout(folder)
+        check_count(max(layout.counts.values()), folder)
         _check_features(layout, which, folder)
         for kind, arrays in layout.nodes.items():
             for inner, rows in arrays.items():
@@ -216,7 +224,7 @@ def _node_split(folder: Path, kind: str, count: int) -> dict[str, np.ndarray]:
     split: dict[str, np.ndarray] = {}
     if (folder / "split_dict.pt").is_file():
         content = read_torch_pickle(folder / "split_dict.pt")
-        split = {part: np.asarray(_of_kind(content, part, kind, folder)) for part in SPLITS}
+        split = {part: _of_kind(content, part, kind, folder) for part in SPLITS}
     else:
         inner = folder / (typed_split_kind(folder) or "")
         for part in SPLITS:
@@ -228,10 +236,12 @@ def _node_split(folder: Path, kind: str, count: int) -> dict[str, np.ndarray]:
     return split
 
 
-def _of_kind(content: Any, part: str, kind: str, folder: Path) -> Any:
-    if not isinstance(content, dict) or part not in content:
-        raise ValueError(f"{folder / 'split_dict.pt'} has no part {part!r}")
-    return content[part][kind] if isinstance(content[part], dict) else content[part]
+def _of_kind(content: Any, part: str, kind: str, folder: Path) -> np.ndarray:
+    index = content.get(part) if isinstance(content, dict) else None
+    index = index.get(kind) if isinstance(index, dict) else index
+    if not isinstance(index, np.ndarray):
+        raise ValueError(f"{folder / 'split_dict.pt'} must hold an array of {kind}s as {part!r}")
+    return index
 
 
 def _store_links(writer: Writer, layout: Layout, folder: Path, which: OgbSet) -> dict[str, Any]:

@@ -21,9 +21,10 @@ from pathlib import Path
 
 import numpy as np
 
-from dynagat.data import blocks
 from dynagat.data.blocks import Rows, csv_numbers, csv_rows, csv_table, npz_rows
+from dynagat.data.csr import check_csr
 from dynagat.data.store import EDGE, NODE, EdgeType
+from dynagat.npz_file import array_names, read_arrays, read_header
 
 RELATION_SIGN = "___"
 PAIR_BLOCK = 1 << 20  # edges per block
@@ -167,7 +168,7 @@ def typed_split_kind(folder: Path) -> str | None:
 
 def _arrays(folder: Path) -> Layout:
     path = folder / "raw" / "data.npz"
-    names = blocks.npz_names(path)
+    names = array_names(path)
     for name in ("edge_index", "num_nodes_list", "num_edges_list"):
         if name not in names:
             raise ValueError(f"{path} has no array {name!r}; it has {', '.join(names)}")
@@ -212,7 +213,7 @@ def _floats(labels: np.ndarray) -> np.ndarray:
 
 def _pairs(path: Path, name: str) -> Rows:
     """An edge_index of shape [2, E] as pairs; both rows are read at the same time."""
-    shape = blocks.npz_shape(path, name)
+    shape = read_header(path, name).shape
     if len(shape) != 2 or shape[0] != 2:
         raise ValueError(f"{path}: {name} must be of shape [2, edges], but is of {list(shape)}")
     key, query = (npz_rows(path, name, row=row) for row in (0, 1))
@@ -223,33 +224,31 @@ def _pairs(path: Path, name: str) -> Rows:
 def _typed_arrays(folder: Path) -> Layout:
     raw = folder / "raw"
     count_file = _needed(raw / "num_nodes_dict.npz")
-    counts = {
-        kind: _single_number_of(count_file, kind) for kind in sorted(blocks.npz_names(count_file))
-    }
+    counts = {kind: _single_number_of(count_file, kind) for kind in sorted(array_names(count_file))}
     nodes: dict[str, dict[str, Rows | np.ndarray]] = {kind: {} for kind in counts}
     edge_arrays: dict[str, dict[str, Rows | np.ndarray]] = {}
     for path in sorted(raw.glob("*.npz")):
         what = path.name.removesuffix(".npz").removesuffix("_dict")
-        for kind in blocks.npz_names(path):
+        for kind in array_names(path):
             if what.startswith("node_"):
                 nodes[kind][_short(what)] = _rows(path, kind, what)
             elif what.startswith("edge_") and what != "edge_index":
                 edge_arrays.setdefault(kind, {})[_short(what)] = _rows(path, kind, what)
     edges, pair_file = {}, raw / "edge_index_dict.npz"
     num_file = _needed(raw / "num_edges_dict.npz")
-    for name in sorted(blocks.npz_names(pair_file)):
+    for name in sorted(array_names(pair_file)):
         kind = tuple(name.split(RELATION_SIGN))
         count, pairs = _single_number_of(num_file, name), _pairs(pair_file, name)
         edges[kind] = EdgeRows(count, pairs, edge_arrays.get(name, {}))
     labels, label_file = {}, raw / "node-label.npz"
-    for kind in blocks.npz_names(label_file) if label_file.is_file() else ():
+    for kind in array_names(label_file) if label_file.is_file() else ():
         labels[kind] = _floats(npz_rows(label_file, kind).whole())
     return Layout(counts, nodes, edges, labels)
 
 
 def _matrix(folder: Path) -> Layout:
     path, raw = folder / "adj_full.npz", folder / "raw"
-    names = blocks.npz_names(path)
+    names = array_names(path)
     for name in ("indptr", "indices"):
         if name not in names:
             raise ValueError(f"{path} has no array {name!r}, so it is not a CSR matrix")
@@ -258,10 +257,10 @@ def _matrix(folder: Path) -> Layout:
         _single_number(raw / "num-node-list.csv.gz"),
         _single_number(raw / "num-edge-list.csv.gz"),
     )
-    if len(indptr) != count + 1 or indptr[-1] != len(indices) or (np.diff(indptr) < 0).any():
-        raise ValueError(
-            f"{path} must be a CSR matrix of {count} rows, but its indptr does not fit"
-        )
+    try:
+        check_csr(indices, indices, indptr, (count, count))
+    except ValueError as error:
+        raise ValueError(f"{path} was altered: {error}") from None
     edges = EdgeRows(
         edge_count, Rows(path, np.dtype(np.int64), (2,), _matrix_blocks(indptr, indices), False)
     )
@@ -280,12 +279,19 @@ def _matrix_blocks(indptr: np.ndarray, indices: np.ndarray) -> Iterator[np.ndarr
 def _drug_pairs(folder: Path) -> Layout:
     path = folder / "ogbl_ddi.npz"
     wanted = ("train_edge", "valid_edge", "valid_edge_neg", "test_edge", "test_edge_neg")
-    names = blocks.npz_names(path)
+    names = array_names(path)
     if missing := [name for name in (*wanted, "num_nodes") if name not in names]:
         raise ValueError(f"{path} has no array {missing[0]!r}; it has {', '.join(names)}")
-    with blocks.reading(path), np.load(path, allow_pickle=False) as file:
-        count = int(file["num_nodes"])
-        split = {name.replace("_", "/", 1): file[name].astype(np.int64) for name in wanted}
+    arrays = read_arrays(path, lambda name: name in (*wanted, "num_nodes"))
+    count = _single(arrays["num_nodes"].reshape(-1), f"{path}: num_nodes")
+    split = {name.replace("_", "/", 1): _pairs_of(arrays[name], path, name) for name in wanted}
     train = split["train/edge"]
     edges = EdgeRows(len(train), Rows(path, train.dtype, (2,), iter([train]), False))
     return Layout({NODE: count}, {NODE: {}}, {EDGE: edges}, {}, split)
+
+
+def _pairs_of(array: np.ndarray, path: Path, name: str) -> np.ndarray:
+    if array.ndim != 2 or array.shape[1] != 2 or array.dtype.kind not in "iu":
+        actual = f"{array.dtype} {list(array.shape)}"
+        raise ValueError(f"{path}: {name} must be integers [edges, 2], but is {actual}")
+    return array.astype(np.int64)

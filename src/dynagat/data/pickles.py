@@ -1,94 +1,73 @@
-"""Safe reading of pickle files: only arrays of numbers, sparse matrices, lists and dictionaries.
+"""Pickled arrays, sparse matrices, lists and dictionaries, read without Python's unpickler.
 
-numpy's own unpickling trusts the file: a forged dtype makes it use raw bytes as pointers. Here
-arrays and dtypes are read by stand-ins, which check them before any array is made.
+The unpickler trusts its file: a few bytes can make it call functions, use raw bytes as pointers,
+overflow the stack or fill the memory. Here `pickletools` only splits the file into instructions,
+and the reader below knows those that such values need. A name in the file never leads to an import.
 """
 
 from __future__ import annotations
 
 import math
-import pickle
+import os
+import pickletools
 import re
+import reprlib
 import zipfile
-from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
 
+from dynagat.data import csr
+
 DTYPE = re.compile(r"b1|[iu][1248]|f[248]")
-MAX_DENSE = 1 << 34  # bytes of a sparse matrix that is made dense
+MAX_BITS = 1024  # of integers; torch's files start with one of 80
+PLAIN = (int, float, str, type(None))  # types of keys
 
 
 class SparseRows:
-    """A pickled scipy.sparse.csr_matrix: data, indices, indptr and _shape."""
+    """A pickled scipy.sparse.csr_matrix."""
 
-    data: np.ndarray
-    indices: np.ndarray
-    indptr: np.ndarray
-    _shape: tuple[int, int]
+    parts: tuple[Any, ...] = (None,) * 4
 
-    @property
-    def shape(self) -> tuple[int, int]:
-        return self._shape
+    def build(self, state: Any) -> SparseRows:
+        names = ("data", "indices", "indptr", "_shape")
+        if not isinstance(state, dict) or not all(name in state for name in names):
+            raise ValueError(f"a sparse matrix must have {', '.join(names)}")
+        self.parts = tuple(state[name] for name in names)
+        return self
 
     def dense(self) -> np.ndarray:
         """[rows, columns] float32"""
-        self._check()
-        dense = np.zeros(self.shape, np.float32)
-        row = np.repeat(np.arange(self.shape[0]), np.diff(self.indptr))
-        np.add.at(dense, (row, self.indices), self.data)
-        return dense
-
-    def _check(self) -> None:
-        rows, columns = _check_shape(self._shape, 2)
-        for name, kinds in (("data", "biuf"), ("indices", "iu"), ("indptr", "iu")):
-            array = getattr(self, name, None)
-            if (
-                not isinstance(array, np.ndarray)
-                or array.ndim != 1
-                or array.dtype.kind not in kinds
-            ):
-                raise ValueError(f"{name} of a sparse matrix must be a list of numbers")
-        ends = self.indptr
-        is_sorted = len(ends) == rows + 1 and ends[0] == 0 and not (np.diff(ends) < 0).any()
-        if not is_sorted or ends[-1] != len(self.indices) or len(self.data) != len(self.indices):
-            raise ValueError(f"the rows of a sparse matrix do not fit its shape {self._shape}")
-        if len(self.indices) and not 0 <= self.indices.min() <= self.indices.max() < columns:
-            raise ValueError(f"a sparse matrix of {columns} columns has an index outside of them")
-        if 4 * rows * columns > MAX_DENSE:
-            limit = f"{MAX_DENSE / 1e9:.0f} GB"
-            raise ValueError(f"a sparse matrix of shape {self._shape} would take over {limit}")
+        return csr.dense(*self.parts)
 
 
 class _Dtype:
-    """Stands in for numpy.dtype: a plain numeric type, by its name."""
+    """A numpy.dtype: a plain numeric type, by its name."""
 
     def __init__(self, name: Any = None, *_: Any) -> None:
         if not isinstance(name, str) or not DTYPE.fullmatch(name):
-            raise ValueError(f"it holds an array of {name!r} instead of numbers")
-        self.name: str = name
-        self.byte_order: Any = "="
+            raise ValueError(f"it holds an array of {reprlib.repr(name)} instead of numbers")
+        self.numpy = np.dtype(name)
 
-    def __setstate__(self, state: Any) -> None:
+    def build(self, state: Any) -> _Dtype:
         """Only the byte order counts."""
         order = state[1] if isinstance(state, tuple) and len(state) > 1 else None
         if order not in ("<", ">", "|", "="):
-            raise ValueError(f"it holds an array of unknown byte order {order!r}")
-        self.byte_order = order
-
-    def numpy(self) -> np.dtype:
-        return np.dtype(self.name).newbyteorder(self.byte_order)
+            raise ValueError(f"it holds an array of unknown byte order {reprlib.repr(order)}")
+        self.numpy = self.numpy.newbyteorder(order)
+        return self
 
 
 class _Array:
-    """Stands in for an array: its state is checked, then `array` is made of its bytes."""
+    """An array that has no content yet; `build` checks its state and returns a numpy array."""
 
-    array: np.ndarray | None = None
+    built: np.ndarray | None = None
 
-    def __setstate__(self, state: Any) -> None:
+    def build(self, state: Any) -> np.ndarray:
         if not isinstance(state, tuple) or len(state) != 5 or not isinstance(state[2], _Dtype):
             raise ValueError("it holds an array in an unknown form")
         _, shape, dtype, is_fortran, content = state
@@ -96,81 +75,185 @@ class _Array:
             content = content.encode("latin1")
         if not isinstance(content, bytes):
             raise ValueError("it holds an array of objects instead of numbers")
-        shape, kind = _check_shape(shape), dtype.numpy()
-        if math.prod(shape) * kind.itemsize != len(content):
-            raise ValueError(f"it holds {len(content)} bytes for an array of shape {shape}")
-        order = "F" if is_fortran else "C"
-        flat = np.frombuffer(content, kind).astype(kind.newbyteorder("="))
-        self.array = flat.reshape(shape, order=order)
-
-
-def _check_shape(shape: Any, num_axes: int | None = None) -> tuple[int, ...]:
-    is_shape = isinstance(shape, tuple) and all(type(n) is int and 0 <= n < 2**48 for n in shape)
-    if not is_shape or len(shape) != (len(shape) if num_axes is None else num_axes):
-        raise ValueError(f"it holds an array of the impossible shape {str(shape)[:80]}")
-    return shape
-
-
-def _reconstruct(*_: Any) -> _Array:
-    return _Array()
-
-
-def _with_arrays(value: Any) -> Any:
-    """The content with every stand-in replaced by its array."""
-    if isinstance(value, _Array):
-        if value.array is None:
-            raise ValueError("it holds an array without content")
-        return value.array
-    if isinstance(value, SparseRows):
-        for name, each in vars(value).items():
-            setattr(value, name, _with_arrays(each))
-        return value
-    if isinstance(value, dict):
-        return {key: _with_arrays(each) for key, each in value.items()}
-    if isinstance(value, (list, tuple)):
-        return type(value)(_with_arrays(each) for each in value)
-    return value
+        is_shape = isinstance(shape, tuple) and all(type(n) is int and n >= 0 for n in shape)
+        if not is_shape or max(shape, default=0) >= 2**48:
+            raise ValueError(f"it holds an array of the impossible shape {reprlib.repr(shape)}")
+        if math.prod(shape) * dtype.numpy.itemsize != len(content):
+            raise ValueError(
+                f"it holds {len(content)} bytes for an array of shape {reprlib.repr(shape)}"
+            )
+        flat = np.frombuffer(content, dtype.numpy).astype(dtype.numpy.newbyteorder("="))
+        self.built = flat.reshape(shape, order="F" if is_fortran else "C")
+        return self.built
 
 
 def _encode(text: str, encoding: str = "latin1") -> bytes:
-    if encoding != "latin1":  # the only one that Python writes; other codecs may run code
-        raise pickle.UnpicklingError(f"it encodes bytes as {encoding!r}")
+    if encoding != "latin1":  # the only one that Python writes
+        raise ValueError(f"it encodes bytes as {encoding!r}")
     return text.encode("latin1")
 
 
-class _ArrayType:
-    """Stands in for numpy.ndarray, which pickles only name."""
+@dataclass(frozen=True)
+class _Name:
+    """A function or class that the file names, and what makes its value here."""
+
+    make: Callable[..., Any]
 
 
-KNOWN: dict[tuple[str, str], Any] = {
-    ("scipy.sparse.csr", "csr_matrix"): SparseRows,
-    ("scipy.sparse._csr", "csr_matrix"): SparseRows,
-    ("numpy.core.multiarray", "_reconstruct"): _reconstruct,
-    ("numpy._core.multiarray", "_reconstruct"): _reconstruct,
-    ("numpy", "ndarray"): _ArrayType,
-    ("numpy", "dtype"): _Dtype,
-    ("_codecs", "encode"): _encode,
-    ("collections", "defaultdict"): defaultdict,
-    ("__builtin__", "list"): list,
-    ("builtins", "list"): list,
+_ARRAY = _Name(lambda *_: _Array())
+_SPARSE = _Name(lambda *_: SparseRows())
+_LIST = _Name(lambda *_: [])
+KNOWN: dict[tuple[str, ...], _Name] = {
+    ("scipy.sparse.csr", "csr_matrix"): _SPARSE,
+    ("scipy.sparse._csr", "csr_matrix"): _SPARSE,
+    ("numpy.core.multiarray", "_reconstruct"): _ARRAY,
+    ("numpy._core.multiarray", "_reconstruct"): _ARRAY,
+    ("numpy", "ndarray"): _ARRAY,
+    ("numpy", "dtype"): _Name(_Dtype),
+    ("_codecs", "encode"): _Name(_encode),
+    ("__builtin__", "bytes"): _Name(lambda: b""),  # of an empty array
+    ("collections", "defaultdict"): _Name(lambda *_: {}),
+    ("__builtin__", "list"): _LIST,
+    ("builtins", "list"): _LIST,
 }
 
 
-class _Unpickler(pickle.Unpickler):
-    def __init__(self, file: IO[bytes], path: Path) -> None:
-        super().__init__(file, encoding="latin1")
-        self._path = path
+@dataclass
+class _Reader:
+    """Follows the instructions of one pickle; `pickletools.dis` prints and explains them."""
 
-    def find_class(self, module_name: str, global_name: str, /) -> Any:
-        if (module_name, global_name) not in KNOWN:
+    path: Path
+    bytes_left: int  # an array may not hold more than the file: no array is built twice
+    stack: list[Any] = field(default_factory=list)
+    marks: list[int] = field(default_factory=list)
+    memo: dict[int, Any] = field(default_factory=dict)
+
+    def read(self, file: IO[bytes]) -> Any:
+        for opcode, argument, _ in pickletools.genops(file):
+            self._follow(opcode.name, argument)
+        return self.stack.pop()
+
+    def _follow(self, name: str, argument: Any) -> None:
+        if name in _VALUES:
+            if isinstance(argument, int) and argument.bit_length() > MAX_BITS:
+                raise ValueError(f"it holds an integer of {argument.bit_length()} bits")
+            self.stack.append(argument)
+        elif name in _CONSTANTS:
+            self.stack.append(_CONSTANTS[name])
+        elif name in _MEMO_PUTS:
+            self.memo[len(self.memo) if argument is None else argument] = self.stack[-1]
+        elif name in _MEMO_GETS:
+            self.stack.append(self._remembered(argument))
+        elif name in _TUPLES:
+            self._push_tuple(_TUPLES[name])
+        elif name in _FOLLOWED:
+            _FOLLOWED[name](self, argument)
+        elif name not in _IGNORED:
+            raise ValueError(f"it has the instruction {name}, which no array needs")
+
+    def _remembered(self, place: int) -> Any:
+        value = self.memo[place]
+        is_built = isinstance(value, _Array) and value.built is not None
+        return value.built if is_built else value
+
+    def _since_mark(self) -> list[Any]:
+        start = self.marks.pop()
+        values = self.stack[start:]
+        del self.stack[start:]
+        return values
+
+    def _push_tuple(self, size: int) -> None:
+        values = self.stack[len(self.stack) - size :]
+        if len(values) != size:
+            raise ValueError("its stack is empty")
+        del self.stack[len(self.stack) - size :]
+        self.stack.append(tuple(values))
+
+    def _mark(self, _: Any) -> None:
+        self.marks.append(len(self.stack))
+
+    def _name(self, text: str | None) -> None:
+        """Push what is named "module name", or by two texts on the stack."""
+        parts = text.split(" ") if text else [self.stack.pop(-2), self.stack.pop()]
+        named = tuple(map(str, parts))
+        if named not in KNOWN:
             known = "arrays, sparse matrices, lists and dictionaries"
-            raise _Refused(
-                f"{self._path} holds a {module_name}.{global_name}, but may hold only {known}"
-            )
-        return KNOWN[module_name, global_name]
+            full = ".".join(named)[:80]
+            raise _Refused(f"{self.path} holds a {full}, but may hold only {known}")
+        self.stack.append(KNOWN[named])
 
-    def persistent_load(self, pid: Any, /) -> Any:
-        raise _Refused(f"{self._path} holds torch tensors where numpy arrays are expected")
+    def _persistent(self, _: Any) -> None:
+        raise _Refused(f"{self.path} holds torch tensors where numpy arrays are expected")
+
+    def _call(self, _: Any) -> None:
+        arguments, named = self.stack.pop(), self.stack.pop()
+        if not isinstance(named, _Name):
+            raise ValueError("it calls a value that is no function")
+        self.stack.append(self._charged(named.make(*arguments)))
+
+    def _build(self, _: Any) -> None:
+        state, value = self.stack.pop(), self.stack.pop()
+        if not isinstance(value, (SparseRows, _Dtype, _Array)):
+            raise ValueError(f"it sets the state of a {type(value).__name__}")
+        self.stack.append(self._charged(value.build(state)))
+
+    def _charged(self, value: Any) -> Any:
+        self.bytes_left -= len(value) if isinstance(value, bytes) else 0
+        self.bytes_left -= value.nbytes if isinstance(value, np.ndarray) else 0
+        if self.bytes_left < 0:
+            raise ValueError("it holds more numbers than fit into it")
+        return value
+
+    def _push_list(self, _: Any) -> None:
+        self.stack.append(self._since_mark())
+
+    def _push_dict(self, _: Any) -> None:
+        values = self._since_mark()
+        self.stack.append({})
+        self._set(values)
+
+    def _set_item(self, _: Any) -> None:
+        self._set([self.stack.pop(-2), self.stack.pop()])
+
+    def _set(self, values: list[Any]) -> None:
+        keys, target = values[::2], self.stack[-1]
+        if not isinstance(target, dict) or not all(isinstance(key, PLAIN) for key in keys):
+            raise ValueError("it holds a dictionary whose keys are neither texts nor numbers")
+        target.update(zip(keys, values[1::2], strict=True))
+
+    def _append(self, values: list[Any]) -> None:
+        if not isinstance(self.stack[-1], list):
+            raise ValueError(f"it appends to a {type(self.stack[-1]).__name__}")
+        self.stack[-1].extend(values)
+
+
+_STRINGS = "STRING BINSTRING SHORT_BINSTRING UNICODE BINUNICODE SHORT_BINUNICODE BINUNICODE8"
+_NUMBERS = "INT BININT BININT1 BININT2 LONG LONG1 LONG4 FLOAT BINFLOAT"
+_VALUES = {*_STRINGS.split(), *_NUMBERS.split(), "BINBYTES", "SHORT_BINBYTES", "BINBYTES8"}
+_CONSTANTS = {"NONE": None, "NEWTRUE": True, "NEWFALSE": False, "EMPTY_TUPLE": ()}
+_TUPLES = {"TUPLE1": 1, "TUPLE2": 2, "TUPLE3": 3}
+_MEMO_PUTS = {"PUT", "BINPUT", "LONG_BINPUT", "MEMOIZE"}
+_MEMO_GETS = {"GET", "BINGET", "LONG_BINGET"}
+_IGNORED = {"PROTO", "FRAME", "STOP"}
+_FOLLOWED: dict[str, Callable[[_Reader, Any], None]] = {
+    "MARK": _Reader._mark,
+    "GLOBAL": _Reader._name,
+    "STACK_GLOBAL": _Reader._name,
+    "REDUCE": _Reader._call,
+    "NEWOBJ": _Reader._call,
+    "BUILD": _Reader._build,
+    "LIST": _Reader._push_list,
+    "DICT": _Reader._push_dict,
+    "SETITEM": _Reader._set_item,
+    "PERSID": _Reader._persistent,
+    "BINPERSID": _Reader._persistent,
+    "EMPTY_LIST": lambda reader, _: reader.stack.append([]),
+    "EMPTY_DICT": lambda reader, _: reader.stack.append({}),
+    "TUPLE": lambda reader, _: reader.stack.append(tuple(reader._since_mark())),
+    "APPEND": lambda reader, _: reader._append([reader.stack.pop()]),
+    "APPENDS": lambda reader, _: reader._append(reader._since_mark()),
+    "SETITEMS": lambda reader, _: reader._set(reader._since_mark()),
+}
 
 
 class _Refused(ValueError):
@@ -180,7 +263,7 @@ class _Refused(ValueError):
 def read_pickle(path: Path) -> Any:
     """The content of a file pickled by Python 2 or 3; an error if it holds anything but KNOWN."""
     with _explain_errors(path), open(path, "rb") as file:
-        return _with_arrays(_Unpickler(file, path).load())
+        return _Reader(path, 2 * os.fstat(file.fileno()).st_size).read(file)
 
 
 def read_torch_pickle(path: Path) -> Any:
@@ -188,16 +271,19 @@ def read_torch_pickle(path: Path) -> Any:
 
     torch.load(weights_only=True) reads only pickle protocol 2, but OGB uses others as well.
     """
+    size = path.stat().st_size
     with _explain_errors(path):
         if not zipfile.is_zipfile(path):
             with open(path, "rb") as file:
                 for _ in range(3):  # magic number, protocol version, system information
-                    _Unpickler(file, path).load()
-                return _with_arrays(_Unpickler(file, path).load())
+                    _Reader(path, 2 * size).read(file)
+                return _Reader(path, 2 * size).read(file)
         with zipfile.ZipFile(path) as archive:
-            (name,) = [each for each in archive.namelist() if each.endswith("/data.pkl")]
-            with archive.open(name) as file:
-                return _with_arrays(_Unpickler(file, path).load())
+            (member,) = [each for each in archive.infolist() if each.filename.endswith("/data.pkl")]
+            if member.compress_type != zipfile.ZIP_STORED or member.file_size > size:
+                raise ValueError("torch.save does not compress, but its content is compressed")
+            with archive.open(member) as file:
+                return _Reader(path, 2 * size).read(file)
 
 
 @contextmanager
@@ -207,7 +293,7 @@ def _explain_errors(path: Path) -> Iterator[None]:
     except (_Refused, OSError):
         raise
     except Exception as error:  # a damaged pickle may raise anything
-        why = f"{type(error).__name__}: {error}"
+        why = " ".join(f"{type(error).__name__}: {error}".split())[:200]
         raise ValueError(
             f"{path} was cut short or altered: it can't be unpickled ({why})"
         ) from None

@@ -8,11 +8,14 @@ features and the unknown class -1.
 
 from __future__ import annotations
 
+import re
+import reprlib
 from pathlib import Path
 
 import numpy as np
 
-from dynagat.data.checks import check_split, index_dtype
+from dynagat.data.blocks import reading
+from dynagat.data.checks import check_finite, check_split, index_dtype
 from dynagat.data.pickles import SparseRows, read_pickle
 from dynagat.data.store import EDGE, NODE, Edges, GraphData, Nodes
 
@@ -35,6 +38,7 @@ def read_planetoid(folder: Path | str, name: str | None = None) -> GraphData:
         raise ValueError(f"{paths['x']} must have {expected}, but has {len(x_train)}")
     test = _test_index(paths["test.index"])
     x, y = _all_rows(paths, "x", test), _all_rows(paths, "y", test)
+    check_finite(x, f"{folder}: features")
     count = len(x)
     labels = np.where(y.any(1), y.argmax(1), -1).astype(np.int64)
     train = np.arange(len(y_train))
@@ -66,7 +70,13 @@ def _all_rows(paths: dict[str, Path], what: str, test: np.ndarray) -> np.ndarray
             f"{paths[f't{what}']} must have shape {(len(test), others.shape[1])}, "
             f"but has {of_test.shape}"
         )
-    rows = np.zeros((max(len(others), int(test.max()) + 1), others.shape[1]), np.float32)
+    count = max(len(others), int(test.max()) + 1)
+    if count > 2 * (len(others) + len(test)):  # Citeseer lacks 15 of its nodes
+        raise ValueError(
+            f"{paths['test.index']} holds node {count - 1}, but there are features of only "
+            f"{len(others) + len(test)} nodes"
+        )
+    rows = np.zeros((count, others.shape[1]), np.float32)
     rows[: len(others)] = others
     rows[test] = of_test
     return rows
@@ -79,7 +89,7 @@ def _dense(path: Path) -> np.ndarray:
             return matrix.dense()
         except ValueError as error:
             raise ValueError(f"{path} was altered: {error}") from None
-    if not isinstance(matrix, np.ndarray) or matrix.ndim != 2 or matrix.dtype.kind not in "biuf":
+    if not isinstance(matrix, np.ndarray) or matrix.ndim != 2 or not matrix.shape[1]:
         raise ValueError(
             f"{path} must hold a matrix of numbers, but holds a {type(matrix).__name__}"
         )
@@ -88,9 +98,12 @@ def _dense(path: Path) -> np.ndarray:
 
 def _test_index(path: Path) -> np.ndarray:
     nodes = []
-    for line, text in enumerate(path.read_text().splitlines(), 1):
-        if not text.strip().isdigit():
-            raise ValueError(f"{path}, line {line}: must be a node index, but is {text!r}")
+    with reading(path):
+        lines = path.read_text("utf-8").splitlines()
+    for line, text in enumerate(lines, 1):
+        if not re.fullmatch(r"\s*[0-9]{1,18}\s*", text):
+            shown = reprlib.repr(text)
+            raise ValueError(f"{path}, line {line}: must be a node index, but is {shown}")
         nodes.append(int(text))
     if not nodes:
         raise ValueError(f"{path} is empty, but must hold the indices of the test nodes")
@@ -104,10 +117,13 @@ def _edges(path: Path, count: int) -> Edges:
         raise ValueError(
             f"{path} must hold a dictionary of neighbour lists, but holds a {type(graph).__name__}"
         )
+    degrees = [len(each) for each in graph.values()]
+    if sum(degrees) > path.stat().st_size:
+        raise ValueError(f"{path} was altered: it holds more neighbours than fit into it")
     for node in (*graph, *(node for each in graph.values() for node in each)):
         if type(node) is not int or not 0 <= node < count:
-            raise ValueError(f"{path} must hold nodes from 0 to {count - 1}, but holds {node!r}")
-    degrees = [len(each) for each in graph.values()]
+            shown = reprlib.repr(node)
+            raise ValueError(f"{path} must hold nodes from 0 to {count - 1}, but holds {shown}")
     key = np.repeat(np.array(list(graph), np.int64), degrees)
     query = np.array([node for each in graph.values() for node in each], np.int64)
     kept = key != query

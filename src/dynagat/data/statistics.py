@@ -12,6 +12,8 @@ from typing import Any
 
 import numpy as np
 
+from dynagat.data.assumptions import assumptions
+from dynagat.data.checks import check_labels
 from dynagat.data.description import (
     Balance,
     Description,
@@ -45,6 +47,7 @@ def describe(data: GraphData) -> Description:
         homophily=_homophily(data),
         split={name: len(data.split[name]) for name in _ordered(data.split)},
         bytes=sum(_bytes(array) for array in flat(data).values()),
+        assumed=assumptions(data),
     )
 
 
@@ -201,6 +204,7 @@ def _balance(data: GraphData) -> Balance | None:
     if kind == "multilabel":
         counts = np.nansum(y, 0).astype(np.int64)
         return Balance(kind, int(np.isnan(y).sum()), _named(names, counts), None)
+    check_labels(y, data.name)
     counts = np.bincount(y[y >= 0], minlength=len(names))
     return Balance(kind, int((y < 0).sum()), _named(names, counts), None)
 

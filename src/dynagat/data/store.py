@@ -7,6 +7,7 @@ are mapped from their files and read on access.
 
 from __future__ import annotations
 
+import operator
 import os
 import re
 from collections.abc import Mapping
@@ -18,6 +19,7 @@ import numpy as np
 
 from dynagat.data import arrays as folders
 from dynagat.data.arrays import Array, FolderError
+from dynagat.data.checks import check_count
 from dynagat.data.elements import EDGE, NODE, SPLITS, Edges, EdgeType, Nodes, tensor
 from dynagat.data.to_pyg import to_pyg
 from dynagat.graph import Graph
@@ -131,6 +133,14 @@ class GraphData:
         kind = next(iter(self.edges))
         return replace(self, edges={kind: Edges(key, query)}, folder=None)
 
+    def without_loops(self) -> GraphData:
+        """The graph without self-loops."""
+        edges = self.sole_edges
+        kept = edges.key_index != edges.query_index
+        arrays = {name: array[kept] for name, array in edges.arrays.items()}
+        others = Edges(edges.key_index[kept], edges.query_index[kept], arrays)
+        return replace(self, edges={next(iter(self.edges)): others}, folder=None)
+
     def graph(self, *, self_loops: bool = False) -> Graph:
         """The Graph of these edges, which must be of one type."""
         edges = self.sole_edges
@@ -182,6 +192,8 @@ def open_graph(name: Path | str, *, verify: bool | None = None) -> GraphData:
     path = find_folder(name)
     arrays, metadata = folders.read_folder(path, KIND, verify=verify)
     try:
+        for count in metadata["nodes"].values():
+            check_count(operator.index(count), path)
         nodes = {
             kind: Nodes(count, _below(arrays, f"nodes/{kind}/"))
             for kind, count in metadata["nodes"].items()

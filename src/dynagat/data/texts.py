@@ -18,6 +18,11 @@ class Texts(Sequence[str]):
     utf8: np.ndarray  # [bytes] uint8
     offsets: np.ndarray  # [count + 1] int64
 
+    def __post_init__(self) -> None:
+        is_bytes = self.utf8.ndim == 1 and self.utf8.dtype == np.uint8
+        if not is_bytes or self.offsets.shape[1:] or self.offsets.dtype != np.int64:
+            raise ValueError("texts must be bytes and their offsets")
+
     @classmethod
     def of(cls, texts: Iterable[str]) -> Texts:
         encoded = [text.encode("utf-8") for text in texts]

@@ -6,6 +6,7 @@ transaction, so a store holds whole records only.
 
 from __future__ import annotations
 
+import shutil
 import sqlite3
 import time
 from collections.abc import Iterable, Iterator
@@ -17,6 +18,7 @@ from dynagat.experiment.record import Record
 
 APPLICATION = 0x64796E61  # "dyna", in the file's header
 VERSION = 1
+LOG_INDEX_BYTES = 1 << 15  # the least that SQLite allocates for it
 WAIT_SECONDS = 60  # for another process that holds the file
 WEIGHTS = """CREATE TABLE IF NOT EXISTS weights (
        key TEXT PRIMARY KEY REFERENCES record (key), state BLOB NOT NULL
@@ -184,6 +186,11 @@ class Store:
                     raise
                 time.sleep(0.01)
 
+    def _lacks_space(self, error: sqlite3.DatabaseError) -> bool:
+        """SQLite calls it an I/O error if there is no space for its index of the log."""
+        free = shutil.disk_usage(self.path.parent).free
+        return "disk I/O error" in str(error) and free < LOG_INDEX_BYTES
+
     @contextmanager
     def _explain_errors(self) -> Iterator[None]:
         """Turn errors of SQLite and of the system into a StoreError."""
@@ -194,7 +201,7 @@ class Store:
                 raise StoreError(f"store {self.path} can't be written: {error}") from None
             if "not a database" in str(error):
                 raise StoreError(f"store {self.path} is not a database of dynagat") from None
-            if "disk is full" in str(error):
+            if "disk is full" in str(error) or self._lacks_space(error):
                 raise StoreError(
                     f"store {self.path} can't grow: the disk is full; "
                     "its records are safe, and the same command continues from there"

@@ -6,9 +6,9 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
+from dynagat.analysis.verdict import words_of
 from dynagat.experiment import Benchmark
 from dynagat.report import wording
 from dynagat.report.attentive import measured_heads
@@ -131,14 +131,15 @@ def _uncertainty(rows: list[Row]) -> str:
 
 
 def _analysed(members: list[Row]) -> Iterator[str]:
-    """The microscope's verdicts on each mechanism's heads."""
+    """The microscope's two verdicts on each mechanism's heads."""
     parts = []
     for title, group in _by_title(members):
-        verdicts = [head["verdict"] for row in group for head in measured_heads(row)]
-        for verdict, count in Counter(verdicts).most_common():
-            parts.append(f"{count} of {wording.count(len(verdicts), 'head')} of {title} {verdict}")
+        words = [words_of(head) for row in group for head in measured_heads(row)]
+        if words:
+            axes = "; ".join(map(wording.tally, zip(*words, strict=True)))
+            parts.append(f"of {wording.count(len(words), 'head')} of {title}, {axes}")
     if parts:
-        yield f"Under the microscope: {', '.join(parts)}."
+        yield f"Under the microscope: {'. '.join(map(wording.first_upper, parts))}."
 
 
 def _reached(members: list[Row]) -> Iterator[str]:

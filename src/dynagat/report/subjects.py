@@ -52,10 +52,12 @@ def of_checkpoint(path: Path, data: Path | None) -> Subject:
     """The attention layers of a checkpoint, one after the other, on a file of data."""
     if data is None:
         raise ValueError(f"{path} needs its data: --data graph.npz with x and edge_index")
-    arrays = read_data(data)
-    inputs = {name: arrays[name] for name in ("x", "edge_index", "edge_attr") if name in arrays}
+    model, arrays = read_checkpoint(path), read_data(data)
+    dtype = next(model.parameters()).dtype  # numpy's default is float64
+    inputs = {name: arrays[name].to(dtype) for name in ("x", "edge_attr") if name in arrays}
+    inputs["edge_index"] = arrays["edge_index"]
     options = {"labels": arrays.get("y"), "noise": arrays.get("noise")}
-    return Subject(path.name, read_checkpoint(path), inputs, options)
+    return Subject(path.name, model, inputs, options)
 
 
 def of_run(record: Record, store: Store, benchmark: Benchmark) -> Subject:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from typing import Any
 
+from dynagat.analysis.verdict import ATTENDS, UNKNOWN
 from dynagat.metrics import Metric
 from dynagat.nn.network import BASELINES
 
@@ -53,6 +55,21 @@ def scale_of(metric: Metric) -> float:
 
 def count(number: int, noun: str) -> str:
     return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+
+
+def predicate(word: str, number: int) -> str:
+    """ "attends", "attend", "is static", "are static": the microscope's verdict on some heads"""
+    if word == ATTENDS:
+        return "attends" if number == 1 else "attend"
+    if word == UNKNOWN:
+        return "can not be judged"
+    return f"is {word}" if number == 1 else f"are {word}"
+
+
+def tally(words: Iterable[str]) -> str:
+    """ "20 attend and 4 are uniform": the microscope's verdicts on some heads"""
+    counts = Counter(words).most_common()
+    return listed([f"{number:,} {predicate(word, number)}" for word, number in counts])
 
 
 def number(value: float, metric: Metric) -> str:

@@ -20,6 +20,8 @@ SEPARATORS = {",": "comma", ";": "semicolon", "\t": "tab", "|": "bar"}
 END = "\ue000 the end \ue000"  # added as a last line: it joins the last row if a quote is open
 SAMPLE = 50  # lines from which the separator is inferred
 TOO_LONG = "a field has more than 131,072 characters; is a quote left open?"  # Python's limit
+MAX_LINE = 1 << 24  # characters of a line
+MAX_COLUMNS = 100_000
 GZIP = b"\x1f\x8b"  # first bytes of such a file
 OTHER_FORMATS = {
     b"\xff\xfe": "is UTF-16; save it as UTF-8",
@@ -113,7 +115,13 @@ def _sound_lines(path: Path) -> Iterator[tuple[int, str]]:
     """Numbered lines; an error for the first line that is not UTF-8 text."""
     with explain_errors(path), open_bytes(path) as file:
         text = io.TextIOWrapper(file, "utf-8-sig", errors="surrogateescape", newline="")
-        for number, line in enumerate(text, start=1):
+        lines = iter(lambda: text.readline(MAX_LINE + 1), "")
+        for number, line in enumerate(lines, start=1):
+            if len(line) > MAX_LINE:
+                raise TableError(
+                    f"{path}, line {number}: has more than {MAX_LINE:,} characters; "
+                    "is it a table of text, with a line per row?"
+                )
             if "\0" in line:
                 raise TableError(
                     f"{path}, line {number}: contains a NUL byte; it is not a text file"
@@ -163,7 +171,13 @@ def _first_rows(lines: Sequence[str], separator: str, is_cut: bool) -> list[list
     return rows[:-1] if is_cut and len(rows) > 1 else rows  # the last may be incomplete
 
 
+def check_num_columns(place: str, names: Sequence[str]) -> None:
+    if len(names) > MAX_COLUMNS:
+        raise TableError(f"{place}: {len(names):,} columns are too many; at most {MAX_COLUMNS:,}")
+
+
 def _check_names(place: str, names: Sequence[str]) -> None:
+    check_num_columns(place, names)
     if all(_is_number(name) for name in names):
         row = shown(",".join(names))
         raise TableError(f"{place}: must be a header with the names of the columns, but is {row}")

@@ -19,6 +19,7 @@ from dynagat.data.tables.destination import NODE_BASE, SPLIT_BASE, Destination
 from dynagat.data.tables.fitting import fit_columns
 from dynagat.data.tables.ids import Ids, first_empty, read_names
 from dynagat.data.tables.kinds import Tally, count_cells, kinds_of_columns
+from dynagat.data.tables.lookalikes import Lookalike
 from dynagat.data.tables.split import Split, split_at_random, split_by_column
 from dynagat.data.tables.table_file import TableFile
 from dynagat.data.tables.targets import Coded, Coding, Target, read_target
@@ -54,20 +55,25 @@ class NodeReader:
 
     def write(self, columns: Columns | None) -> tuple[Ids, dict[str, Any]]:
         """Write all arrays of the nodes; returns their ids and the metadata."""
-        tallies = {} if columns else {name: Tally() for name in self.roles.features}
-        ids, target, parts = self._first_pass(tallies)
+        names = () if columns else self.roles.features
+        tallies, lookalikes = {name: Tally() for name in names}, [*map(Lookalike, names)]
+        ids, target, parts = self._first_pass(tallies, lookalikes)
         training = np.ones(len(ids), bool)
         if target is not None:
             training = self._write_target(target, parts)
         if columns is None:
             kinds = kinds_of_columns(self.file, tallies)
+            for lookalike in lookalikes:
+                lookalike.check(self.file)
             columns = fit_columns(self.file, kinds, training)
         if columns.features:  # else the graph has no x
             self._write_features(columns, len(ids))
         self.destination.add(f"{NODE_BASE}/id", ids.array)
         return ids, self._metadata(ids, target, parts, columns)
 
-    def _first_pass(self, tallies: dict[str, Tally]) -> tuple[Ids, Target | None, Coded | None]:
+    def _first_pass(
+        self, tallies: dict[str, Tally], lookalikes: list[Lookalike]
+    ) -> tuple[Ids, Target | None, Coded | None]:
         """Read ids, target and split, and count the kinds of cells."""
         roles, names = self.roles, []
         codings = [Coding(self.file, name) for name in roles.targets]
@@ -80,6 +86,8 @@ class NodeReader:
             for coding in [*codings, *parts]:
                 coding.add(block.column(coding.name))
             count_cells(tallies, block, first)
+            for lookalike in lookalikes:
+                lookalike.add(block.column(lookalike.name), first)
         if not names:
             raise TableError(f"{self.file.path} has a header, but no rows")
         ids = Ids.of(names)

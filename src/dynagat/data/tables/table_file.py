@@ -20,6 +20,7 @@ from pyarrow import compute, types
 from dynagat.data.tables.csv_lines import (
     TableError,
     check_distinct,
+    check_num_columns,
     explain_errors,
     line_of,
     open_bytes,
@@ -163,6 +164,7 @@ def _parquet_names(path: Path) -> tuple[str, ...]:
         raise _damaged(path, error) from None
     if not names:
         raise TableError(f"{path} has no columns")
+    check_num_columns(str(path), names)
     check_distinct(str(path), names)
     return tuple(names)
 

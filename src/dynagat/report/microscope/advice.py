@@ -1,4 +1,4 @@
-"""The microscope's result in sentences: the answer, the reason for each verdict, and advice."""
+"""The microscope's result in sentences: the answer, the reasons for the verdicts, and advice."""
 
 from __future__ import annotations
 
@@ -7,23 +7,31 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from dynagat.analysis.attentive import Attentiveness, Head, Layer
-from dynagat.analysis.verdict import DYNAMIC, MOSTLY, MOSTLY_STATIC, STATIC, UNDECIDED, UNIFORM
-from dynagat.report.wording import count, listed
+from dynagat.analysis.resample import two_digits
+from dynagat.analysis.verdict import (
+    ATTENDS,
+    DYNAMIC,
+    LEAST_MIXED,
+    LEAST_STATIC,
+    LEAST_UNIFORM,
+    MIN_PAIRS,
+    MIXED,
+    STATIC,
+    UNIFORM,
+    UNKNOWN,
+    Verdict,
+)
+from dynagat.report.wording import count, listed, predicate
 
-ORDER = (DYNAMIC, MOSTLY_STATIC, STATIC, UNIFORM, UNDECIDED)
-WORDS = {
-    DYNAMIC: "dynamic",
-    MOSTLY_STATIC: "mostly static",
-    STATIC: "static",
-    UNIFORM: "uniform",
-    UNDECIDED: "undecided",
-}
+FOCUSES = (ATTENDS, UNIFORM, UNKNOWN)
+RANKINGS = (DYNAMIC, MIXED, STATIC, UNKNOWN)
 MEANINGS = {
-    DYNAMIC: "different nodes rank the same neighbours differently",
-    MOSTLY_STATIC: "nodes rank the same neighbours in nearly the same order",
-    STATIC: "all nodes rank the same neighbours in the same order",
+    ATTENDS: "some neighbours get more weight than others",
     UNIFORM: "all neighbours get about the same weight",
-    UNDECIDED: "no two nodes share two neighbours with different scores",
+    DYNAMIC: "different nodes rank the same neighbours differently",
+    MIXED: "nodes rank the same neighbours in similar orders",
+    STATIC: "all nodes rank the same neighbours in the same order",
+    UNKNOWN: "too few pairs of nodes share neighbours with different weights",
 }
 STATIC_KINDS = ("GATConv", "FusedGATConv", "HANConv")  # score_ij = LeakyReLU(query_i + key_j)
 
@@ -32,7 +40,7 @@ STATIC_KINDS = ("GATConv", "FusedGATConv", "HANConv")  # score_ij = LeakyReLU(qu
 class Advice:
     """A paragraph, and code to try."""
 
-    verdict: str
+    word: str  # the verdict
     title: str
     text: str
     code: str = ""
@@ -53,15 +61,15 @@ STATIC_BY_DATA = Advice(
     STATIC,
     "static, but not by construction",
     "{kinds} could rank keys differently for each query, but does not on this graph. Perhaps one"
-    " ranking fits the data, or few queries share keys. GAT may be just as good here: compare both"
-    " on held-out nodes.",
+    " ranking fits the data. GAT may be just as good here: compare both on held-out nodes.",
 )
-HARDLY_DYNAMIC = Advice(
-    MOSTLY_STATIC,
-    "mostly static",
-    "{kinds} could be dynamic but hardly is. Either one ranking of the nodes fits the data, and GAT"
-    " may be just as good; or the model is not trained enough: more steps, less dropout on"
-    " attention, or features that distinguish the queries may help.",
+PARTLY_DYNAMIC = Advice(
+    MIXED,
+    "partly dynamic",
+    "Queries agree on most of the order of the keys they share, but not on all of it. Untrained"
+    " GATv2 layers look like this. If one ranking of the nodes fits the data, GAT may be just as"
+    " good: compare both on held-out nodes. If not, more steps, less dropout on attention, or"
+    " features that distinguish the queries may help.",
 )
 NOT_ATTENDING = Advice(
     UNIFORM,
@@ -79,25 +87,32 @@ NOTHING_TO_DO = Advice(
     " same-label edges, noise and self-loops with that of uniform weights.",
 )
 NOT_COMPARABLE = Advice(
-    UNDECIDED,
-    "nothing to compare",
-    "Static and dynamic attention differ only if queries share keys. Use a graph, or batches, in"
-    " which they do.",
+    UNKNOWN,
+    "not enough to tell",
+    "Static and dynamic attention differ only if queries with different contents share keys, and"
+    " give them different weights. Use a graph, or batches, in which at least"
+    f" {MIN_PAIRS} pairs of queries do.",
 )
 
 
 def answer(heads: Sequence[Head]) -> str:
-    """ "5 of 8 heads are dynamic: different nodes rank the same neighbours differently. 3 ..." """
-    counts = Counter(head.verdict for head in heads)
-    ordered = sorted(counts.items(), key=lambda item: (-item[1], ORDER.index(item[0])))
-    subjects = [f"{number:,}" for _, number in ordered]
-    subjects[0] += f" of {count(len(heads), 'head')}"
-    if len(ordered) == 1:
-        total = len(heads)
+    """ "All 8 heads attend: ... 5 of 8 heads are dynamic: ... 3 are static: ..." """
+    focuses, rankings = ([getattr(head, axis).word for head in heads]
+                         for axis in ("attends", "ranking"))  # fmt: skip
+    return f"{_tally(focuses, FOCUSES)} {_tally(rankings, RANKINGS)}"
+
+
+def _tally(words: Sequence[str], order: Sequence[str]) -> str:
+    """How many heads have each word, and what it means; the most frequent word first."""
+    counts = sorted(Counter(words).items(), key=lambda item: (-item[1], order.index(item[0])))
+    total = len(words)
+    subjects = [f"{number:,}" for _, number in counts]
+    subjects[0] += f" of {count(total, 'head')}"
+    if len(counts) == 1:
         subjects = [{1: "The only head", 2: "Both heads"}.get(total, f"All {total:,} heads")]
     return " ".join(
-        f"{subject} {'is' if number == 1 else 'are'} {WORDS[verdict]}: {MEANINGS[verdict]}."
-        for subject, (verdict, number) in zip(subjects, ordered, strict=True)
+        f"{subject} {predicate(word, number)}: {MEANINGS[word]}."
+        for subject, (word, number) in zip(subjects, counts, strict=True)
     )
 
 
@@ -111,7 +126,7 @@ def setting(result: Attentiveness) -> str:
         f" {count(keys, 'key')} and {count(edges, 'edge')}"
         for (queries, keys, edges), layers in sizes.items()
     ]
-    return f"{listed(parts)}. {_exactness(result.layers)}"
+    return " ".join([f"{listed(parts)}.", _exactness(result.layers), *result.notes])
 
 
 def _layers(layers: Sequence[Layer]) -> str:
@@ -125,53 +140,81 @@ def _layers(layers: Sequence[Layer]) -> str:
 
 
 def _exactness(layers: Sequence[Layer]) -> str:
+    pairs = listed(sorted({f"{layer.analysed_pairs:,}" for layer in layers}))
+    compared = f"{pairs} pairs of queries that share at least two keys were compared"
     if all(layer.is_exact for layer in layers):
         return (
-            "All queries that share keys were compared, so the numbers are exact for this graph;"
-            " the intervals show how much they could differ for other queries of the same kind."
+            f"{compared}, all there are, so the numbers are exact for this graph; the intervals"
+            " show how much they could differ for other queries of the same kind."
         )
     sampled = [layer.name or layer.kind for layer in layers if not layer.is_exact]
     where = "" if len(sampled) == len(layers) else f" of {listed(sampled)}"
     return (
-        f"The numbers{where} are estimates from a sample of queries and comparisons; the intervals"
-        " show their uncertainty."
+        f"{compared}. The numbers{where} are estimates from a random sample (seed"
+        f" {layers[0].seed}); the intervals show their uncertainty."
     )
 
 
 def why(head: Head) -> str:
-    """The rule that led to the verdict, with its numbers."""
-    agreement, same_choice = head.agreement.value, head.same_choice.value
-    if head.verdict == STATIC:
-        return "All queries rank the keys they share in the same order."
-    if head.verdict == UNIFORM:
-        share = head.effective.value / head.degree
-        return f"The effective number of neighbours is {share:.1%} of the degree: none stands out."
-    if head.verdict == UNDECIDED:
-        return "No two queries share two keys with different scores."
-    if head.verdict == MOSTLY_STATIC:
-        return f"Queries rarely disagree: τ and same choice are both at least {MOSTLY}."
-    if agreement >= MOSTLY:
-        return f"Most orders agree, but only {same_choice:.0%} of pairs rank the same key first."
-    return f"Queries rank the keys they share differently: τ is only {tau(agreement)}."
+    """The rules that led to the two verdicts, with their numbers."""
+    return f"{_why_focus(head)} {_why_ranking(head)}"
 
 
-def tau(value: float) -> str:
-    """Two decimals, or three if two would hide on which side of the threshold it is."""
-    text = f"{value:.2f}"
-    return (f"{value:.3f}" if float(text) == MOSTLY else text).replace("-", "−")
+def _why_focus(head: Head) -> str:
+    if head.attends.word == UNKNOWN:
+        return "No query has two keys."
+    share = f"The effective number of neighbours is {head.uniformity.value:.1%}"
+    least = f"{LEAST_UNIFORM:.0%}"
+    limit = f"at least {least}" if head.attends.word == UNIFORM else f"less than {least}"
+    return f"{share} of the degree: {limit}{_unsure(head.attends)}."
+
+
+def _why_ranking(head: Head) -> str:
+    if head.ranking.word == UNKNOWN:
+        return _why_unknown(head)
+    if head.weighted_agreement.value == 1:
+        return f"All of {head.pairs:,} pairs of queries rank the keys they share in the same order."
+    limits = {
+        STATIC: f"at least {LEAST_STATIC}",
+        MIXED: f"between {LEAST_MIXED} and {LEAST_STATIC}",
+        DYNAMIC: f"less than {LEAST_MIXED}",
+    }
+    pairs, limit = f"of {head.pairs:,} pairs of queries", limits[head.ranking.word]
+    value = agreement_text(head.weighted_agreement.value)
+    return f"The weighted agreement {pairs} is {value}: {limit}{_unsure(head.ranking)}."
+
+
+def _why_unknown(head: Head) -> str:
+    if head.pairs >= MIN_PAIRS:
+        return "All queries have the same content, so their rankings can not differ."
+    pairs = f"{count(head.pairs, 'pair')} of queries can be compared"
+    return f"{pairs}; a verdict on the ranking needs {MIN_PAIRS}."
+
+
+def _unsure(verdict: Verdict) -> str:
+    """That the confidence interval spans a limit."""
+    others = " or ".join(verdict.others)
+    return f", but the confidence interval includes {others}" if others else ""
+
+
+def agreement_text(value: float) -> str:
+    """Two decimals, or three if two would hide on which side of a limit it is."""
+    text = two_digits(value)
+    is_limit = text in (f"{LEAST_STATIC:.2f}", f"{LEAST_MIXED:.2f}")
+    return (f"{value:.3f}" if is_limit else text).replace("-", "−")
 
 
 def advise(heads: Sequence[Head]) -> list[Advice]:
-    """What each verdict means for this model, and what to try."""
-    by_verdict = {each: [h for h in heads if h.verdict == each] for each in ORDER}
-    static = by_verdict[STATIC]
+    """What the verdicts mean for this model, and what to try. A head may be in two cases."""
+    by_ranking = {each: [h for h in heads if h.ranking.word == each] for each in RANKINGS}
+    static = by_ranking[STATIC]
     cases = (
         (STATIC_BY_CONSTRUCTION, [h for h in static if h.kind in STATIC_KINDS]),
         (STATIC_BY_DATA, [h for h in static if h.kind not in STATIC_KINDS]),
-        (HARDLY_DYNAMIC, by_verdict[MOSTLY_STATIC]),
-        (NOT_ATTENDING, by_verdict[UNIFORM]),
-        (NOTHING_TO_DO, by_verdict[DYNAMIC]),
-        (NOT_COMPARABLE, by_verdict[UNDECIDED]),
+        (PARTLY_DYNAMIC, by_ranking[MIXED]),
+        (NOT_ATTENDING, [h for h in heads if h.attends.word == UNIFORM]),
+        (NOTHING_TO_DO, [h for h in by_ranking[DYNAMIC] if h.attends.word == ATTENDS]),
+        (NOT_COMPARABLE, by_ranking[UNKNOWN]),
     )
     return [_fill(template, chosen) for template, chosen in cases if chosen]
 

@@ -74,12 +74,11 @@ class EdgeSet:
 
 
 def edge_sets_of(result: Attentiveness) -> tuple[Codes, list[EdgeSet]]:
-    """Group the layers by their edges."""
-    by_layer = [[view for view in result.attention.seen if view.layer == layer.name]
-                for layer in result.layers]  # fmt: skip
+    """Group the layers by the edges that were analysed."""
+    by_layer = [layer.views for layer in result.layers]
     sets = [_sets(views) for views in by_layer]
-    ends = [int(end.max()) for view in result.attention.seen for end in (view.query, view.key)
-            if len(end)]  # fmt: skip
+    ends = [int(end.max()) for views in by_layer for view in views
+            for end in (view.query, view.key) if len(end)]  # fmt: skip
     codes = Codes(
         sets=tuple(dict.fromkeys(name for pair in sets for name in pair)),
         num_calls=max(map(len, by_layer)),
@@ -98,7 +97,7 @@ def edge_sets_of(result: Attentiveness) -> tuple[Codes, list[EdgeSet]]:
 
 
 def _edge_set(
-    layer: int, views: list[LayerAttention], sets: tuple[str, str], codes: Codes
+    layer: int, views: Sequence[LayerAttention], sets: tuple[str, str], codes: Codes
 ) -> EdgeSet:
     rows = rows_of([_without_scores(view) for view in views])
     return EdgeSet(

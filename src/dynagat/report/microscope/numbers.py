@@ -11,8 +11,12 @@ from dynagat.analysis.resample import Estimate
 from dynagat.report.wording import NOTHING
 
 MEANINGS = {
+    "weighted agreement": "Covariance of two queries' attention over the keys they share, relative"
+    " to that of two queries with the same order: 1 for the same order, 0 if unrelated. Keys with"
+    " nearly equal weights hardly count.",
+    "pairs": "Effective number of pairs of queries behind the weighted agreement.",
     "agreement τ": "How similarly two queries rank the keys they share (Kendall's τ): 1 for the"
-    " same order, 0 for unrelated orders.",
+    " same order, 0 for unrelated orders. All comparisons of two keys count equally.",
     "same choice": "How often two queries rank the same key first, if each has the other's first"
     " choice as a key.",
     "one ranking": "Fraction of comparisons that a single ranking of all keys predicts correctly;"
@@ -59,6 +63,8 @@ def every_number(heads: Sequence[Head]) -> list[Number]:
 
 def _measured(head: Head) -> Iterator[tuple[str, str, str]]:
     selection, effective = head.selection, head.effective
+    yield _format("weighted agreement", head.weighted_agreement)
+    yield "pairs", f"{head.pairs:,}", ""
     yield _format("agreement τ", head.agreement)
     yield _format("same choice", head.same_choice)
     yield _format("one ranking", head.explained)

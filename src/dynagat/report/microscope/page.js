@@ -43,7 +43,6 @@
   const short = (node) => (data.names ? data.names[node] : String(nodes.id[node]));
   const long = (node) => (data.names ? `${data.names[node]} (${data.sets[nodes.set[node]]} ${nodes.id[node]})`
     : `${data.sets[nodes.set[node]]} ${nodes.id[node]}`);
-  const css = (word) => word.replace(" ", "-");
   const plain = (weight) => (weight >= 0.01 || weight === 0 ? weight.toFixed(3) : weight >= 1e-4 ? weight.toPrecision(2) : weight.toExponential(0));
   const brief = (number) => (number >= 9.95 ? number.toFixed(0) : number >= 0.995 ? number.toFixed(1) : number >= 0.0995 ? number.toFixed(2) : number >= 0.001 ? number.toFixed(3) : number.toExponential(0)).replace(/^0(?=\.)/, "");
   const commas = (number) => number.toLocaleString("en");
@@ -160,7 +159,7 @@
   }
 
   function drawBlock() {
-    const heads = data.layers.flatMap((layer, at) => layer.verdicts.map((word, head) => [`${at}/${head}`, `${layer.name}, head ${head}: ${word}`]));
+    const heads = data.layers.flatMap((layer, at) => layer.verdicts.map((verdict, head) => [`${at}/${head}`, `${layer.name}, head ${head}: ${verdict.words}`]));
     for (const select of all(".pick-head")) fill(select, heads, `${state.layer}/${state.head}`);
     const edgeSet = edgeSetOf[state.layer];
     const given = edgeSet.blocks.map((block, at) => [String(at), `${block.rows.length} queries that share keys${edgeSet.blocks.length > 1 ? `, set ${at + 1}` : ""}`]);
@@ -186,11 +185,11 @@
 
   function describeBlock(block, cells) {
     const [against, compared] = contradictions(cells);
-    const word = data.layers[state.layer].verdicts[state.head];
+    const verdict = data.layers[state.layer].verdicts[state.head];
     const share = compared ? Math.round(100 * against / compared) : 0;
     const words = !against ? `all ${commas(compared)} comparisons within these rows agree with the head's one ranking.`
       : `${commas(against)} of ${commas(compared)} comparisons within these rows (${share || "under 1"} %) contradict the head's one ranking.`;
-    find("block-words").replaceChildren(element("b", { class: css(word) }, word[0].toUpperCase() + word.slice(1)), `: ${words}`);
+    find("block-words").replaceChildren(element("b", { class: verdict.css }, verdict.words[0].toUpperCase() + verdict.words.slice(1)), `: ${words}`);
     const edgeSet = edgeSetOf[state.layer];
     const call = data.calls > 1 ? ` All rows are from call ${callOf(edgeSet, block.rows[0])}.` : "";
     const cut = cells.some((row) => row.includes(undefined)) ? " Hatched cells may have an edge that this page does not contain." : "";
@@ -380,11 +379,11 @@
     const canWalk = edges.some((edge) => edgeSet.key[edge] !== node && isQuery.has(edgeSet.key[edge]));
     find("node-words").textContent = `Attends to ${commas(degree)} ${degree === 1 ? "key" : "keys"} in ${data.layers[layer].name}${call}${rest}. The vertical line marks the uniform weight, 1/${commas(degree)}. ${canWalk ? "Click a blue key to go to it." : "None of the keys is a query in this page."}`;
     find("neighbours").replaceChildren(...range(headsOf(layer)).map((head) => {
-      const word = data.layers[layer].verdicts[head];
+      const verdict = data.layers[layer].verdicts[head];
       const order = range(edges.length).sort((a, b) => table[b][head] - table[a][head] || a - b).slice(0, shown);
       const items = order.map((at) => element("li", {}, bar(edgeSet.key[edges[at]], table[at][head], max, degree, node)));
-      return element("div", { class: `${css(word)}${head === state.head ? " chosen" : ""}` },
-        element("h4", {}, element("b", {}, `head ${head}`), element("span", {}, word)), element("ol", { class: "bars" }, ...items));
+      return element("div", { class: `${verdict.css}${head === state.head ? " chosen" : ""}` },
+        element("h4", {}, element("b", {}, `head ${head}`), element("span", {}, verdict.words)), element("ol", { class: "bars" }, ...items));
     }));
     find("more").hidden = headsOf(layer) < 3 || edges.length <= FEW;
     find("more").textContent = state.isLong ? `Show ${FEW} keys per head` : `Show ${Math.min(TOP, edges.length)} keys per head`;

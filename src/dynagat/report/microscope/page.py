@@ -13,17 +13,17 @@ from torch import Tensor
 
 from dynagat.analysis.attentive import Attentiveness, Head, Layer
 from dynagat.analysis.focus import entropy
-from dynagat.analysis.verdict import MOSTLY
+from dynagat.analysis.verdict import LEAST_MIXED, LEAST_STATIC, UNIFORM, UNKNOWN
 from dynagat.files import write_text
 from dynagat.report.drawing import QUERY_COLOURS
 from dynagat.report.microscope.advice import (
+    FOCUSES,
     MEANINGS,
-    ORDER,
-    WORDS,
+    RANKINGS,
     advise,
+    agreement_text,
     answer,
     setting,
-    tau,
     why,
 )
 from dynagat.report.microscope.edge_sets import EdgeSet, edge_sets_of
@@ -82,18 +82,21 @@ def microscope(
         layers=[_layer(layer, sharpness, lowest) for layer, sharpness in
                 zip(result.layers, _sharpness(edge_sets, len(result.layers)), strict=True)],
         ticks=_ticks(lowest),
-        threshold={"value": MOSTLY, "at": _at(MOSTLY, lowest)},
-        legend=[(_css(each), WORDS[each], MEANINGS[each]) for each in ORDER[:4]],
+        limits=[(each, _at(each, lowest)) for each in (LEAST_STATIC, LEAST_MIXED)],
+        rankings=[(_css(each), each, MEANINGS[each]) for each in RANKINGS],
+        focuses=[(each, MEANINGS[each]) for each in FOCUSES[:2]],
         explained=[(number.name, number.meaning) for number in every_number(result.heads)],
-        advice=[(_css(each.verdict), each) for each in advise(result.heads)],
-        included=_included(data),
+        advice=[(_css(each.word), each) for each in advise(result.heads)],
+        included=_included(data, result.layers),
         data=as_json(data),
     )  # fmt: skip
 
 
-def _included(data: dict[str, Any]) -> str:
-    """ "2,000 of 169,343 nodes are included in this page, ..." """
+def _included(data: dict[str, Any], layers: Sequence[Layer]) -> str:
+    """ "2,000 of 19,717 nodes are included in this page, ..." """
     noun = "nodes" if data["calls"] == 1 and data["sets"] == ("node",) else "queries"
+    if any(layer.analysed_queries < layer.num_queries for layer in layers):
+        noun = f"analysed {noun}"
     count, total = data["queries"], data["allQueries"]
     which = f"All {total:,} {noun}" if count == total else f"{count:,} of {total:,} {noun}"
     keys = f"at most its {data['maxKeys']} strongest keys"
@@ -104,7 +107,7 @@ def _names(layer: Layer) -> dict[str, Any]:
     return {
         "name": layer.name or layer.kind,
         "kind": layer.kind,
-        "verdicts": [WORDS[head.verdict] for head in layer.heads],
+        "verdicts": [{"words": _words(head), "css": _classes(head)} for head in layer.heads],
     }
 
 
@@ -112,8 +115,10 @@ def _names(layer: Layer) -> dict[str, Any]:
 
 
 def _lowest(heads: Sequence[Head]) -> float:
-    """The lower end of the τ axis: 0, or the next lower quarter below all intervals."""
-    lows = [head.agreement.low for head in heads if not math.isnan(head.agreement.low)]
+    """The lower end of the axis: 0, or the next lower quarter below all intervals."""
+    lows = [
+        head.weighted_agreement.low for head in heads if not math.isnan(head.weighted_agreement.low)
+    ]
     return max(-1.0, math.floor(4 * min([0.0, *lows])) / 4)
 
 
@@ -138,13 +143,16 @@ def _layer(layer: Layer, sharpness: list[Sharpness], lowest: float) -> dict[str,
 
 
 def _head(head: Head, sharpness: Sharpness, lowest: float) -> dict[str, Any]:
-    agreement = head.agreement
+    agreement = head.weighted_agreement
     return {
         "head": head.head,
-        "word": WORDS[head.verdict],
-        "css": _css(head.verdict),
+        "ranking": head.ranking,
+        "attends": head.attends,
+        "uniformity": head.uniformity.value,
+        "words": _words(head),
+        "css": _classes(head),
         "why": why(head),
-        "tau": NOTHING if math.isnan(agreement.value) else tau(agreement.value),
+        "agreement": NOTHING if math.isnan(agreement.value) else agreement_text(agreement.value),
         "at": None if math.isnan(agreement.value) else _at(agreement.value, lowest),
         "from": _at(agreement.high, lowest) if not math.isnan(agreement.high) else 0,
         "to": _at(agreement.low, lowest) if not math.isnan(agreement.low) else 0,
@@ -154,8 +162,18 @@ def _head(head: Head, sharpness: Sharpness, lowest: float) -> dict[str, Any]:
     }
 
 
-def _css(verdict: str) -> str:
-    return WORDS[verdict].replace(" ", "-")
+def _words(head: Head) -> str:
+    """ "static, attends" """
+    return f"{head.ranking.word}, {head.attends.word}"
+
+
+def _classes(head: Head) -> str:
+    """The ranking gives a mark its shape and colour; the mark of a uniform head is hollow."""
+    return _css(head.ranking.word) + (" uniform" if head.attends.word == UNIFORM else "")
+
+
+def _css(word: str) -> str:
+    return "unknown" if word == UNKNOWN else word
 
 
 # Sharpness

@@ -172,8 +172,8 @@ def _orders(edge_set: EdgeSet, key: Tensor, layer: Layer, codes: Codes) -> list[
     if codes.num_calls > 1:
         return None
     ids = edge_set.rows.key_id[key]
-    is_mine = torch.isin(layer.ranking, ids)  # [K, H]
-    heads = [ranking[mine] for ranking, mine in zip(layer.ranking.T, is_mine.T, strict=True)]
+    is_mine = torch.isin(layer.one_ranking, ids)  # [K, H]
+    heads = [ranking[mine] for ranking, mine in zip(layer.one_ranking.T, is_mine.T, strict=True)]
     return [(ids == head[:, None]).int().argmax(1).tolist() for head in heads]
 
 

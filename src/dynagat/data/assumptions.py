@@ -1,0 +1,56 @@
+"""assumptions: how a graph's files were read, in sentences, so that nothing is assumed silently."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from dynagat.data.store import GraphData
+
+MAX_LISTED = 8  # columns
+
+
+def assumptions(data: GraphData) -> tuple[str, ...]:
+    """What was assumed about tables or an .npz file; empty for published data sets."""
+    tables, columns = data.about.get("tables"), data.about.get("columns")
+    if tables is not None and columns is not None:
+        return (*_of_nodes(data, tables, columns), _of_edges(tables))
+    if "directed" in data.about:
+        return (_direction(data.about["directed"], "column", "row"),)
+    return ()
+
+
+def _of_nodes(
+    data: GraphData, tables: Mapping[str, Any], columns: Mapping[str, Any]
+) -> Iterator[str]:
+    yield f"Column {tables['id']!r} holds the ids of the nodes."
+    if data.task:
+        target = _listed([tables["target"]] if isinstance(tables["target"], str)
+                         else tables["target"])  # fmt: skip
+        yield f"Target: {target}, for {data.task['kind']} (--task sets another)."
+    features = [each["name"] for each in columns["columns"]]
+    yield f"Features: {_listed(features) or 'none'} (--ignore leaves a column out)."
+    if left_out := columns["left_out"]:
+        reasons = _listed([f"{name} ({why})" for name, why in left_out.items()], quote=False)
+        yield f"Left out: {reasons}."
+    if tables.get("split"):
+        yield f"Column {tables['split']!r} holds the split."
+    elif "shares" in tables:
+        shares = "/".join(f"{share:.0%}".rstrip("%") for share in tables["shares"])
+        yield f"Split: {shares} % at random, with seed {tables['seed']} (--split names a column)."
+
+
+def _of_edges(tables: Mapping[str, Any]) -> str:
+    return _direction(tables["directed"], f"column {tables['query']!r}", repr(tables["key"]))
+
+
+def _direction(directed: bool, query: str, key: str) -> str:
+    if directed:
+        return f"Edges are directed: the node in {query} attends to that in {key}."
+    return "Each edge is used in both directions (--directed keeps its direction)."
+
+
+def _listed(names: Sequence[str], *, quote: bool = True) -> str:
+    shown = [repr(name) if quote else name for name in names[:MAX_LISTED]]
+    more = [f"and {len(names) - MAX_LISTED} more"] if len(names) > MAX_LISTED else []
+    return ", ".join([*shown, *more])
