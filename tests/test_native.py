@@ -232,7 +232,8 @@ import resource, torch
 from dynagat.ops import fused
 from tests.problems import make_problem, random_graph
 torch.set_num_threads(2)
-problem = make_problem("dpgat", 1, 2**24, graph=random_graph(1, 1, 1), dtype=torch.float32)
+graph = random_graph(1, 1, 9000)  # enough edges for several tasks
+problem = make_problem("dpgat", 1, 2**24, graph=graph, dtype=torch.float32)
 used = int(open("/proc/self/statm").read().split()[0]) * 4096
 resource.setrlimit(resource.RLIMIT_AS, (used + 2**28, used + 2**28))
 try:
