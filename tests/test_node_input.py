@@ -131,7 +131,7 @@ def test_edge_noise_runs_on_any_stored_graph(tmp_path) -> None:
         assert all((head["noise"]["uniform"] > 0) == has_noise for head in heads)
 
 
-@pytest.mark.parametrize(("how", "has"), [("whole", "ranking"), ("glance", "queries")])
+@pytest.mark.parametrize(("how", "has"), [("whole", "one_ranking"), ("glance", "queries")])
 def test_the_microscope_can_be_chosen(tmp_path, how, has) -> None:
     options = "--mechanism", "gatv2", "--inspect", "--microscope", how
     [record] = records(*on("mine", "noise=0"), *options, cwd=tmp_path)

@@ -61,12 +61,13 @@ def compare(
     Trains each of them and says which to use.
     """
     from dynagat import comparison as comparisons
+    from dynagat.comparison.plan import as_settings
     from dynagat.data.assumptions import assumptions
 
     with explain_errors(), _not_left_empty(folder):
         numbers = parse_numbers(",".join(seeds), "seeds") if seeds else None
         names = words(mechanism) or None
-        texts = [*(settings or ()), *comparisons.as_settings(metric, class_weights)]
+        texts = [*(settings or ()), *as_settings(metric, class_weights)]
         comparisons.check_choices(names, numbers, texts)
         data = _graph(graph, tables, folder)
         for sentence in assumptions(data):
