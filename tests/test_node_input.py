@@ -137,7 +137,7 @@ def test_the_microscope_can_be_chosen(tmp_path, how, has) -> None:
     [record] = records(*on("mine", "noise=0"), *options, cwd=tmp_path)
     layer = record["microscope"]["layers"][0]
     assert has in layer
-    assert ("ranking" in layer) == (how == "whole")
+    assert ("one_ranking" in layer) == (how == "whole")
 
 
 def test_without_a_microscope_runs_are_not_analysed(tmp_path) -> None:
