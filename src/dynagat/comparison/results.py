@@ -63,7 +63,8 @@ class MechanismResult:
 
     @property
     def seconds(self) -> float:
-        return statistics.mean(run.seconds for run in self.runs)
+        """Of a run: the median, since other programs slow down some runs."""
+        return statistics.median(run.seconds for run in self.runs)
 
     @property
     def memory(self) -> int:
@@ -209,9 +210,10 @@ def metric_table(results: Sequence[MechanismResult], metrics: Sequence[Metric]) 
 
 
 def _text(sample: Sample | None, metric: Metric) -> str:
+    """Without the standard deviation of equal values."""
     if sample is None:
         return wording.NOTHING
-    return wording.mean_and_std(sample.mean, sample.std, metric)
+    return wording.mean_and_std(sample.mean, sample.std or math.nan, metric)
 
 
 def difference_table(results: Sequence[MechanismResult]) -> Table | None:

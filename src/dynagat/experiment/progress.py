@@ -17,6 +17,7 @@ from dynagat.experiment.settings import flat, values_of
 from dynagat.training import Round
 
 SILENCE = 20  # seconds after which a plain stream gets a line about a running run
+SHOWN_METRICS = 5  # of a finished run
 
 
 class Progress:
@@ -64,7 +65,8 @@ class Progress:
         self.finished.append(record)
         count = f"{len(self.finished)}/{len(self.jobs)}"
         name = self._name(record.mechanism, record.heads, record.seed, flat(record.settings))
-        metrics = " ".join(f"{key}={value:.4f}" for key, value in record.metrics.items())
+        first = list(record.metrics.items())[:SHOWN_METRICS]
+        metrics = " ".join(f"{key}={value:.4f}" for key, value in first)
         self._print(f"{count} {name} {record.ended} in {record.seconds:.1f} s: {metrics}")
         self._draw()
 
