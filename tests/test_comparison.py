@@ -32,7 +32,7 @@ from dynagat.prediction.nodes import NodePrediction, NodeTask, infer_nodes, node
 from dynagat.significance import detectable
 from dynagat.training import Schedule
 
-QUICK = ["max_rounds=4", "dim=8", "heads=2"]
+QUICK = ["max_rounds=4", "dim=8", "heads=2", "layers=2"]
 BETTER, LEVEL = [0.95, 0.96, 0.97], [0.80, 0.79, 0.81]
 NO_NEED = "These runs show no need for dynamic attention"
 SCORES = {"classification": "roc_auc", "multilabel": "roc_auc", "regression": "r_squared"}
@@ -97,7 +97,7 @@ def small_network(mechanism):
 @pytest.mark.parametrize("kind", SCORES)
 def test_every_kind_of_target_is_learnt_and_predicted(kind, tmp_path):
     data = own_graph(kind)
-    settings = ["max_rounds=40", "dim=8", "heads=2"]
+    settings = ["max_rounds=30", "dim=8", "heads=2", "layers=2"]
     comparison = compare(data, seeds=[0, 1], settings=settings, folder=tmp_path / "out")
     assert {each.mechanism for each in comparison.results} == set(OWN_GRAPH.mechanisms)
     assert all(len(each.runs) == 2 for each in comparison.results)
