@@ -88,13 +88,13 @@ def _use(best: MechanismResult) -> str:
 def _cheaper(
     best: MechanismResult, others: Sequence[MechanismResult], tests: Sequence[Difference]
 ) -> list[str]:
-    """The fastest mechanism that can't be told apart from the best."""
+    """The fastest mechanism that does not differ significantly from the best."""
     level = [other for other, each in zip(others, tests, strict=True) if each.p >= SIGNIFICANT]
     quick = min(level, key=lambda each: each.seconds, default=None)
     if quick is None or best.seconds < max(SLOW, quick.seconds * CHEAPER):
         return []
     name, times = name_of(quick.mechanism), f"{best.seconds / quick.seconds:.1f} times faster"
-    return [f"{name} can't be told apart from it in these runs and is {times} "
+    return [f"{name} does not differ significantly from it and is {times} "
             f"({_time(quick.seconds)} a run): use {name} if time matters."]  # fmt: skip
 
 
@@ -244,7 +244,7 @@ def _constant(result: MechanismResult) -> list[str]:
                 "test nodes and are left out of the comparison."]  # fmt: skip
     if one:
         return [f"{name} predicts one class for all test nodes in {one} of {runs} runs: it ranks "
-                "them, but no probability is above one half."]  # fmt: skip
+                "them, but the most probable class is always the same."]  # fmt: skip
     return []
 
 

@@ -85,8 +85,9 @@ def make_plan(
     given = {path: value for path, [value] in parse_settings(OWN_GRAPH.settings, list(settings))}
     values = _choose(data, given)
     values |= {"data.graph": str(data.folder.resolve()), "data.content": fingerprint(data.folder)}
-    values |= given
-    values |= _metric(data, str(values.get("task.metric", "")))
+    metric = _metric(data, given.get("task.metric", ""))
+    values |= {"schedule.stop_at": 1.0 if metric.higher_is_better else 0.0}
+    values |= given | {"task.metric": metric.name}
     chosen = with_values(OWN_GRAPH.settings, values)  # all at once: some depend on others
     default = range(5) if data.num_edges <= SMALL else range(3)
     return Plan(
@@ -120,14 +121,9 @@ def as_settings(metric: str | None, class_weights: str | None) -> list[str]:
     return [f"{path}={value}" for path, value in given.items() if value is not None]
 
 
-def _metric(data: GraphData, name: str) -> dict[str, Any]:
+def _metric(data: GraphData, name: str) -> Metric:
     """The metric of a name, or else the one that suits the target."""
-    kind = data.task["kind"]
-    metric = find_metric(name, METRICS[kind]) if name else _suitable(data)[0]
-    return {
-        "task.metric": metric.name,
-        "schedule.stop_at": 1.0 if metric.higher_is_better else 0.0,
-    }
+    return find_metric(name, METRICS[data.task["kind"]]) if name else _suitable(data)[0]
 
 
 def _suitable(data: GraphData) -> tuple[Metric, str]:
@@ -145,9 +141,9 @@ def _suitable(data: GraphData) -> tuple[Metric, str]:
 
 
 def _choose(data: GraphData, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Settings by dotted name, for those that are given."""
+    """Settings by dotted name; some depend on those that the user has given."""
     labelled, edges = len(data.split["train"]), data.num_edges
-    few = FEW_LABELS if labelled < min(FEW, data.num_nodes // 10) else {}
+    few = FEW_LABELS if _has_few_labels(data) else {}
     dim = given.get("network.dim", 128 if labelled >= MANY_LABELS and edges <= SMALL else 64)
     depth = few.get("network.layers", 5 if edges <= SMALL else 3)
     layers = given.get("network.layers", depth)
@@ -162,9 +158,13 @@ def _choose(data: GraphData, given: Mapping[str, Any]) -> dict[str, Any]:
         "task.neighbours": neighbours,
         "schedule.round_passes": 1 if neighbours else 2,
         "schedule.max_rounds": rounds,
-        "schedule.patience": max(rounds // 5, 4) if rounds < 100 else 20,
-        "schedule.lr_patience": max(rounds // 12, 1) if rounds < 100 else 8,
+        "schedule.patience": min(rounds // 5, 20),
+        "schedule.lr_patience": min(rounds // 12, 8),
     }
+
+
+def _has_few_labels(data: GraphData) -> bool:
+    return len(data.split["train"]) < min(FEW, data.num_nodes // 10)
 
 
 def _reasons(data: GraphData, settings: Settings) -> Iterator[str]:
@@ -172,7 +172,7 @@ def _reasons(data: GraphData, settings: Settings) -> Iterator[str]:
     network, task = cast(NodeNetwork, settings.network), cast(NodeTask, settings.task)
     labelled = f"{len(data.split['train']):,} training nodes and {data.num_edges:,} edges"
     yield f"{count(network.layers, 'layer')} of {network.dim} channels, for {labelled}."
-    if not network.residual:
+    if _has_few_labels(data) and not network.residual:
         yield "Without residual connections, with high dropout, because labels are few."
     if not _num_features(data):
         yield "Nodes have no features: a one-hot encoding of the degree is used."

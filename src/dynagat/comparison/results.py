@@ -53,6 +53,8 @@ class MechanismResult:
         A network that always predicts one class may still rank the nodes by its probability. Then
         it is a result for the metrics of ranks and probabilities.
         """
+        if run.ended == "diverged":
+            return False
         if run.metrics.get("test_output_std", math.inf) < CONSTANT:
             return True
         return self.metric in BY_CLASS and predicts_one_class(run)
