@@ -1,11 +1,9 @@
 """Baselines: what can be predicted without a graph network, from parts of the data alone.
 
-| baseline            | uses          |
-|---------------------|---------------|
-| majority class/mean | nothing       |
-| logistic regression | the features  | ridge regression for numbers
-| MLP                 | the features  |
-| label propagation   | the edges     |
+    majority class, or mean of numbers           nothing
+    logistic regression, or ridge for numbers    the features
+    MLP                                          the features
+    label propagation                            the edges
 
 They have the split and the metric of the networks; their own settings are chosen by the validation
 nodes. Label propagation is ours, because scikit-learn's knows classes only; the rest is
