@@ -52,9 +52,9 @@ struct CheckedEdges {
     std::vector<BadIndex> first_bad(chunks);
     parallel_for(chunks, threads, [&](int64_t task) {
       const int64_t until = std::min((task + 1) * chunk, edges.count);
-      BadIndex bad;
-      for (int64_t e = task * chunk; e < until && !bad.argument; ++e) bad = read(edges, to, e);
-      first_bad[task] = bad;
+      BadIndex first;
+      for (int64_t e = task * chunk; e < until && !first.argument; ++e) first = read(edges, to, e);
+      first_bad[task] = first;
     });
     for (const BadIndex& each : first_bad)
       if (!bad.argument) bad = each;
