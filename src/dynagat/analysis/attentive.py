@@ -18,7 +18,7 @@ from dynagat.analysis.focus import Mass, alike, mass_on, sharpness
 from dynagat.analysis.interaction import interaction
 from dynagat.analysis.order import Comparisons, explained, find_comparisons
 from dynagat.analysis.resample import NOTHING, Estimate, Resampling
-from dynagat.analysis.rows import Rows, count_used, rows_of
+from dynagat.analysis.rows import Rows, rows_of
 from dynagat.analysis.selection import Selection, selectable, selection
 from dynagat.analysis.subset import subset
 from dynagat.analysis.table import LayerAttention
@@ -119,7 +119,7 @@ class Attentiveness:
     """Result of `how_attentive`: print it, or use `heads`, `layers` and `attention`."""
 
     layers: tuple[Layer, ...]
-    attention: Attention  # the captured attention
+    attention: Attention  # the captured attention; in a large graph, of the sampled queries
 
     @property
     def heads(self) -> tuple[Head, ...]:
@@ -192,7 +192,7 @@ def how_attentive(
         call: how to run the model, `call(model, data)`, if none of the above fits.
         seed: random seed for sampling and resampling.
     """
-    with capture(model) as attention, evaluating(model), torch.no_grad():
+    with capture(model, sample=seed) as attention, evaluating(model), torch.no_grad():
         for index, part in enumerate(parts(data)):
             if index and not has_ids(part) and (labels is not None or noise is not None):
                 raise ValueError(
@@ -268,8 +268,8 @@ def _layer(
 ) -> Layer:
     _check(views)
     every, views = views, subset(views, seed)
-    num_queries = sum(count_used(view.query.cpu()) for view in every)
-    num_keys = sum(count_used(view.key.cpu()) for view in every)
+    extents = [view.extent for view in every]
+    is_whole = views is every and all(view.whole is None for view in every)
     rows = rows_of(views)
     sample = _sample(rows, samples, seed)
     pairs, comparisons, resampling = sample.pairs, sample.comparisons, sample.resampling
@@ -311,12 +311,12 @@ def _layer(
         name=views[0].layer,
         kind=views[0].kind,
         heads=heads,
-        num_queries=num_queries,
-        num_keys=num_keys,
-        num_edges=sum(len(view.query) for view in every),
+        num_queries=sum(each.queries for each in extents),
+        num_keys=sum(each.keys for each in extents),
+        num_edges=sum(each.edges for each in extents),
         analysed_queries=rows.num_queries,
         analysed_pairs=len(pairs),
-        is_exact=views is every and pairs.is_exact and comparisons.is_exact,
+        is_exact=is_whole and pairs.is_exact and comparisons.is_exact,
         seed=seed,
         query_contents=query_contents,
         key_contents=distinct([view.key_codes for view in views]),
@@ -341,9 +341,12 @@ def _check(views: Sequence[LayerAttention]) -> None:
 
 
 def _is_finite(view: LayerAttention) -> bool:
-    """Are all weights finite, and is no score nan? Sums are several times as fast as masks."""
+    """Are all weights finite, and is no score nan? May also be False for very large scores.
+
+    Sums are several times as fast as masks, and need no memory of the same size.
+    """
     weights = view.weight.sum(dtype=torch.float32)
-    scores = weights if view.score is None else view.score.sum(dtype=torch.float64)
+    scores = weights if view.score is None else view.score.sum(dtype=torch.float32)
     return bool(weights.isfinite()) and not bool(scores.isnan())
 
 

@@ -22,10 +22,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from dynagat.analysis import pyg
+from dynagat.analysis import pyg, subset
 from dynagat.analysis.contents import codes_of
 from dynagat.analysis.edge_ids import edge_ids, first_loops
-from dynagat.analysis.table import LayerAttention, Table, tabulate
+from dynagat.analysis.table import Extent, LayerAttention, Table, count_used, tabulate
 from dynagat.graph import Graph
 from dynagat.nn.core import GraphAttention
 from dynagat.nn.edges import read_edges
@@ -101,12 +101,15 @@ class Attention:
 
 
 @contextmanager
-def capture(model: nn.Module) -> Iterator[Attention]:
+def capture(model: nn.Module, *, sample: int | None = None) -> Iterator[Attention]:
     """Within the block, capture every call of an attention layer inside `model`.
 
     Supported are the layers of dynagat and every `MessagePassing` layer that calls PyG's `softmax`,
     such as GATConv, GATv2Conv, TransformerConv and RGATConv, inside any other module such as
     HeteroConv. A compiled model runs uncompiled within the block.
+
+    With a `sample`, a random seed, only some queries of each call of our layers are captured if the
+    graph is large: see `subset`.
     """
     if not isinstance(model, nn.Module):
         raise TypeError(f"model must be a torch.nn.Module, but is a {type(model).__name__}")
@@ -117,7 +120,7 @@ def capture(model: nn.Module) -> Iterator[Attention]:
             f"model has no attention layer to capture; it consists of {', '.join(kinds)}"
         )
     attention = Attention()
-    recorder = _Recorder(attention, layers)
+    recorder = _Recorder(attention, layers, sample)
     with ExitStack() as stack:
         stack.enter_context(_uncompiled())
         stack.enter_context(observing(recorder.on_op))
@@ -181,8 +184,10 @@ class _Frame:
 class _Recorder:
     """Tracks the running layer in each thread and collects its scores and weights."""
 
-    def __init__(self, attention: Attention, layers: Mapping[nn.Module, str]) -> None:
-        self.attention, self.layers = attention, layers
+    def __init__(
+        self, attention: Attention, layers: Mapping[nn.Module, str], sample: int | None
+    ) -> None:
+        self.attention, self.layers, self.sample = attention, layers, sample
         self._running = threading.local()
 
     def hooks_of(self, layer: nn.Module) -> Iterator[Any]:
@@ -213,7 +218,7 @@ class _Recorder:
         frame = self._frames.pop()
         if out is None:  # it failed
             return
-        for draft in _drafts(frame, self.layers[layer]):
+        for draft in _drafts(frame, self.layers[layer], self.sample):
             self.attention._add(draft)
 
     def on_op(self, observation: Observation) -> None:
@@ -254,7 +259,7 @@ class _Recorder:
             frame.softmaxes.append((inputs[0], None, weight.detach()))
 
 
-def _drafts(frame: _Frame, path: str) -> Iterator[Draft]:
+def _drafts(frame: _Frame, path: str, sample: int | None) -> Iterator[Draft]:
     """The views of a call. Those of our layers are evaluated later: their arrays never change."""
     flow = frame.flow
     named = (frame.arguments.get("edge_index"), frame.arguments.get("adj_t"))
@@ -264,7 +269,11 @@ def _drafts(frame: _Frame, path: str) -> Iterator[Draft]:
     for observation in frame.observations:
         num_given = read_edges(given, flow).num_edges
         loops = None if _is_whole(observation) else first_loops(read_edges(given, flow).ends())
-        yield partial(_views_of_sight, call, observation, num_given, loops)
+        views = partial(_views_of_sight, call, observation, num_given, loops)
+        if sample is None or len(observation.edge_id) <= subset.MAX_EDGES:
+            yield views
+        else:  # now, so that the memory of the whole is free for the next layer
+            yield partial(list, list(views(sample)))
     for seen, score, weight in frame.softmaxes or _no_edges(frame):
         ends, given_ends = (_copy(read_edges(each, flow).ends()) for each in (seen, given))
         edges = (*ends, edge_ids(ends, given_ends))
@@ -327,30 +336,46 @@ def _used(codes: Tensor | None, node: Tensor, batch: int) -> Tensor | None:
 
 
 def _views_of_sight(
-    call: _Call, observation: Observation, num_given: int, loops: tuple[Tensor, Tensor] | None
+    call: _Call,
+    observation: Observation,
+    num_given: int,
+    loops: tuple[Tensor, Tensor] | None,
+    sample: int | None = None,
 ) -> Iterator[LayerAttention]:
-    """One view per batch element: the caller's edges in order, then added self-loops."""
-    num_edges, device = observation.weights.shape[-2], observation.rowptr.device
-    rows = torch.arange(len(observation.rowptr) - 1, device=device).repeat_interleave(
-        observation.rowptr.diff()
-    )
-    query = rows // observation.num_relations if observation.num_relations > 1 else rows
-    edge = observation.edge_id.long()
-    ends = [torch.full((num_edges,), -1, device=device).index_copy_(0, edge, each)
-            for each in (query, observation.key_index.long())]  # fmt: skip
-    edge_id = torch.arange(num_edges, device=device)
-    edge_id[num_given:] = -1
+    """One view per batch element: the caller's edges in order, then added self-loops; with a
+    sample, those of some queries."""
+    query, key, edge, whole = _edges(observation, sample)
+    order = edge.argsort()
+    ends, edge = (query[order], key[order]), edge[order]
+    edge_id = torch.where(edge < num_given, edge, -1)
     if loops is not None:
-        added = loops[0] < num_edges - num_given  # not the kept loops of a Graph, nor unused ids
-        edge_id[num_given + loops[0][added]] = loops[1][added]
+        num_loops = observation.weights.shape[-2] - num_given
+        added = loops[0] < num_loops  # not the kept loops of a Graph, nor unused ids
+        replaced = edge.new_full((num_loops,), -1)
+        replaced[loops[0][added]] = loops[1][added]
+        is_loop = edge >= num_given
+        edge_id[is_loop] = replaced[edge[is_loop] - num_given]
     numbers = [each.flatten(0, -3) if each.dim() > 2 else each[None] for each in
                (observation.weights, observation.scores)]  # fmt: skip
-    if not _is_whole(observation):
-        used = (ends[0] >= 0).nonzero()[:, 0]
-        *ends, edge_id = (each.index_select(0, used) for each in (*ends, edge_id))
-        numbers = [each.index_select(1, used) for each in numbers]
+    if len(edge) < observation.weights.shape[-2]:
+        numbers = [each.index_select(1, edge) for each in numbers]
     for batch, (weight, score) in enumerate(zip(*numbers, strict=True)):
-        yield _view(call, (ends[0], ends[1], edge_id), weight, score, batch)
+        yield replace(_view(call, (*ends, edge_id), weight, score, batch), whole=whole)
+
+
+def _edges(
+    observation: Observation, sample: int | None
+) -> tuple[Tensor, Tensor, Tensor, Extent | None]:
+    """Query, key and edge id of the edges; and the extent of the whole, if they are a sample."""
+    rowptr = observation.rowptr[:: observation.num_relations]
+    query = torch.arange(len(rowptr) - 1, device=rowptr.device).repeat_interleave(rowptr.diff())
+    key, edge = observation.key_index, observation.edge_id
+    if sample is None:
+        return query, key.long(), edge.long(), None
+    whole = Extent(int((rowptr.diff() > 0).sum()), count_used(key), len(edge))
+    is_drawn = subset.drawn_queries(rowptr.diff().cpu(), sample).to(query.device)
+    at = is_drawn[query].nonzero()[:, 0]
+    return query[at], key[at].long(), edge[at].long(), whole
 
 
 def _is_whole(observation: Observation) -> bool:

@@ -101,13 +101,6 @@ def renumber(ids: list[Tensor]) -> tuple[Tensor, Tensor]:
     return torch.cat(indices), torch.cat(nodes)
 
 
-def count_used(ids: Tensor) -> int:
-    """The number of distinct node ids."""
-    is_used = torch.zeros(int(ids.max()) + 1 if len(ids) else 0, dtype=torch.bool)
-    is_used[ids] = True
-    return int(is_used.sum())
-
-
 def highest(values: Tensor, index: Tensor, count: int) -> Tensor:
     """[E, H] -> [count, H]: the largest value at each index, -inf if there is none."""
     lowest = values.new_full((count, values.shape[1]), -torch.inf)

@@ -12,6 +12,15 @@ import torch
 from torch import Tensor
 
 
+@dataclass(frozen=True)
+class Extent:
+    """Of a whole call of a layer."""
+
+    queries: int
+    keys: int
+    edges: int
+
+
 @dataclass(frozen=True, eq=False)
 class LayerAttention:
     """Weights and scores of one call of a layer, in the caller's edge order."""
@@ -27,6 +36,13 @@ class LayerAttention:
     call: int = 0  # index of the call; a key's representation may differ between calls
     query_codes: Tensor | None = None  # a code for each content of a query, if known
     key_codes: Tensor | None = None
+    whole: Extent | None = None  # if only some queries were captured
+
+    @property
+    def extent(self) -> Extent:
+        if self.whole is not None:
+            return self.whole
+        return Extent(count_used(self.query), count_used(self.key), len(self.query))
 
     @property
     def num_heads(self) -> int:
@@ -83,6 +99,13 @@ class Table:
             temporary.replace(path)
         finally:
             temporary.unlink(missing_ok=True)
+
+
+def count_used(ids: Tensor) -> int:
+    """The number of distinct node ids."""
+    is_used = torch.zeros(int(ids.max()) + 1 if len(ids) else 0, dtype=torch.bool)
+    is_used[ids.cpu()] = True
+    return int(is_used.sum())
 
 
 def tabulate(seen: Sequence[LayerAttention]) -> Table:
