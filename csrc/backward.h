@@ -78,6 +78,7 @@ class Backward : Gather<A, M, Per> {
         for (int64_t r = 0; r < R; ++r) weigh(d, i, r, begin(i, r), end(i, r));
         fold_sums(d, d.query_sums);
         for (int64_t r = 0; r < R; ++r) {
+          if (this->query_at(i, r) < 0) continue;
           clear_sums(d);
           differentiate(d, i, r, begin(i, r), end(i, r), d.query_sums, dw);
           finish_query(d, i, r, da_part);
@@ -167,13 +168,12 @@ class Backward : Gather<A, M, Per> {
   // and d.weight_sum (Σ w). For gat, w is stored as -w where the score before LeakyReLU is not
   // positive.
   DYNAGAT_INLINE void weigh(Scratch<A>& d, int64_t i, int64_t r, int64_t from, int64_t to) {
-    if (from == to) return;
-    if (!gat) d.query_row = rows.read(p.query, i * R + r, d.query);
+    if (from == to || !this->read_query(d, i, r)) return;
     const int64_t T = tile.vectors;
     for (int64_t e = from; e < to; e += block) {
       const int64_t count = std::min(block, to - e);
       if (!gather(d, e, count, r)) return;
-      this->template score<true>(d, e, count, i, r);
+      this->template score<true>(d, e, count, r);
       for (int64_t b = 0; b < count; ++b) {
         const A* x = d.value_row[b];
         sum_per_head<Per, A>(H, rows.per_head, d.partial + b * H,
@@ -301,7 +301,7 @@ class Backward : Gather<A, M, Per> {
   void differentiate_edge_features(Scratch<A>& d, int64_t i, int64_t r, int64_t from, int64_t to,
                                    A* dw) {
     const int64_t wide = edge_width();
-    if (dpgat) d.query_row = rows.read(p.query, i * R + r, d.query);
+    if (dpgat && !this->read_query(d, i, r)) return;
     A* t = d.value_sum;  // free in the pass by query
     for (int64_t e = from; e < to; ++e) {
       if (!read_edge_ids(d, e, 1)) return;
@@ -334,7 +334,8 @@ class Backward : Gather<A, M, Per> {
   }
 
   void finish_query(Scratch<A>& d, int64_t i, int64_t r, A* da_part) {
-    const int64_t row = i * R + r;
+    const int64_t row = this->query_at(i, r);
+    if (row < 0) return;  // it has no edges
     if constexpr (gat) {
       std::memcpy(static_cast<A*>(p.dquery) + row * H, d.score_grad, H * sizeof(A));
     } else {
@@ -392,6 +393,7 @@ class Backward : Gather<A, M, Per> {
       if (da_size) zero(da_part, da_size);
       this->for_each_group(plan, task, key_rowptr.data(), [&](int64_t j) {
         for (int64_t r = 0; r < R; ++r) {
+          if (this->key_at(j, r) < 0) continue;
           clear_sums(d);
           add_transposed(d, r, key_rowptr[j * R + r], key_rowptr[j * R + r + 1]);
           finish_key(d, j, r, da_part);
@@ -440,7 +442,10 @@ class Backward : Gather<A, M, Per> {
         if (uint64_t(i) >= uint64_t(p.num_queries)) return fail(Fault::key_query);
         if (uint64_t(e) >= uint64_t(p.num_positions)) return fail(Fault::key_position);
         d.value_row[b] = rows.read(p.dout, i, d.values + b * (rows.direct ? 0 : P));
-        if (dpgat) d.key_row[b] = rows.read(p.query, i * R + r, d.keys + b * (rows.direct ? 0 : P));
+        if (int64_t row; dpgat) {
+          if (!this->find_query(i, r, row)) return;
+          d.key_row[b] = rows.read(p.query, row, d.keys + b * (rows.direct ? 0 : P));
+        }
         d.edge_row[b] = weight_at(e);
         if (gatv2) d.sign_row[b] = signs_at(e);
         d.prefetch_row[b] = prefetch_transposed(std::min(t + b + ahead, p.num_positions - 1), r);
@@ -456,7 +461,7 @@ class Backward : Gather<A, M, Per> {
     const char* data = reinterpret_cast<const char*>(edge_data.data() + e * edge_bytes);
     prefetch(data, edge_bytes);
     __builtin_prefetch(data + edge_bytes - 1);
-    if (dpgat) prefetch(rows.at(p.query, i * R + r), rows.bytes);
+    if (dpgat && !p.query_rows) prefetch(rows.at(p.query, i * R + r), rows.bytes);
     return rows.at(p.dout, i);
   }
 
@@ -488,13 +493,14 @@ class Backward : Gather<A, M, Per> {
   }
 
   void finish_key(Scratch<A>& d, int64_t j, int64_t r, A* da_part) {
-    const int64_t row = j * R + r;
+    const int64_t row = this->key_at(j, r);
+    if (row < 0) return;  // it has no edges
     if constexpr (gat) {
       std::memcpy(static_cast<A*>(p.dkey) + row * H, d.score_grad, H * sizeof(A));
       rows.write(p.dvalue, row, d.value_sum);
       return;
     }
-    if (gatv2 && key_rowptr[row] < key_rowptr[row + 1])
+    if (gatv2 && key_rowptr[j * R + r] < key_rowptr[j * R + r + 1])
       scale_by_a(d, r, rows.read(p.key, row, d.query), da_part);
     if (p.value) {
       rows.write(p.dvalue, row, d.value_sum);

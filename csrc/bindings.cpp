@@ -12,6 +12,7 @@
 #include "kernels.h"
 #include "ranking.h"
 #include "saint.h"
+#include "used_rows.h"
 
 namespace nb = nanobind;
 using namespace dynagat;
@@ -54,8 +55,9 @@ void run(const Problem& problem, bool backward) {
     nb::gil_scoped_release release;
     fault = kernels.by_mechanism[int(problem.mechanism)](problem, backward);
   }
-  static const char* const names[] = {"",           "rowptr",    "key_index",   "edge_id",
-                                      "key_rowptr", "key_query", "key_position"};
+  static const char* const names[] = {"",           "rowptr",    "key_index",    "edge_id",
+                                      "key_rowptr", "key_query", "key_position", "query_rows",
+                                      "key_rows"};
   if (fault)
     throw nb::value_error(
         (std::string("the graph's ") + names[fault] + " holds an index that is out of range")
@@ -350,6 +352,25 @@ void gather(Address table, int64_t rows, int64_t bytes, const Nodes& index, Addr
   if (!valid) throw nb::value_error("an index is out of the table's range");
 }
 
+// out [nodes, width] = for each node, the sum of its rows of a table, as in `sum_rows`.
+void sum_used_rows(Address table, int64_t table_rows, int64_t width, Address rows, int64_t nodes,
+                   int64_t relations, Address out, bool is_double, int threads) {
+  if (std::min({table_rows, width, nodes, relations}) < 0)
+    throw nb::value_error("sizes must not be negative");
+  auto sum = [&](auto like) {
+    using T = decltype(like);
+    return sum_rows(reinterpret_cast<const T*>(table), table_rows, width,
+                    reinterpret_cast<const int32_t*>(rows), nodes, relations,
+                    reinterpret_cast<T*>(out), threads);
+  };
+  bool valid;
+  {
+    nb::gil_scoped_release release;
+    valid = is_double ? sum(double()) : sum(float());
+  }
+  if (!valid) throw nb::value_error("a row is outside the table");
+}
+
 #define POINTER(name)                                                                    \
   def_prop_rw(#name, [](const Problem& p) { return reinterpret_cast<Address>(p.name); }, \
               [](Problem& p, Address at) { p.name = reinterpret_cast<decltype(p.name)>(at); })
@@ -370,6 +391,10 @@ NB_MODULE(_native, m) {
       .POINTER(key_rowptr)
       .POINTER(key_query)
       .POINTER(key_position)
+      .POINTER(query_rows)
+      .POINTER(key_rows)
+      .def_rw("num_query_rows", &Problem::num_query_rows)
+      .def_rw("num_key_rows", &Problem::num_key_rows)
       .def_rw("num_queries", &Problem::num_queries)
       .def_rw("num_keys", &Problem::num_keys)
       .def_rw("num_positions", &Problem::num_positions)
@@ -429,6 +454,9 @@ NB_MODULE(_native, m) {
         nb::arg("threads"));
   m.def("gather", &gather, nb::arg("table"), nb::arg("rows"), nb::arg("bytes"), nb::arg("index"),
         nb::arg("out"), nb::arg("threads"));
+  m.def("sum_rows", &sum_used_rows, nb::arg("table"), nb::arg("table_rows"), nb::arg("width"),
+        nb::arg("rows"), nb::arg("nodes"), nb::arg("relations"), nb::arg("out"),
+        nb::arg("is_double"), nb::arg("threads"));
   m.attr("instruction_set") = kernels.name;
   forked_since_load();  // remembers the process id
 }

@@ -48,12 +48,11 @@ class Forward : Gather<A, M, Per> {
 
   // Adds edges [from, to) of query i under relation r to (top, weight_sum, row_sum).
   DYNAGAT_INLINE void add_edges(Scratch<A>& d, int64_t i, int64_t r, int64_t from, int64_t to) {
-    if (from == to) return;
-    if (!gat) d.query_row = rows.read(p.query, i * R + r, d.query);
+    if (from == to || !this->read_query(d, i, r)) return;
     for (int64_t e = from; e < to; e += block) {
       const int64_t count = std::min(block, to - e);
       if (!gather(d, e, count, r)) break;
-      this->template score<false>(d, e, count, i, r);
+      this->template score<false>(d, e, count, r);
       if (p.weights || p.scores || dropout.active) {
         if (!read_edge_ids(d, e, count)) break;
         for (void* to : {p.weights, p.scores})

@@ -176,11 +176,42 @@ class Gather {
       if (rowptr[(g + 1) * R] - rowptr[g * R] <= plan.max_group_edges) fn(g);
   }
 
+  // Where a table has the row of node i < N under relation r; negative if it has no such row.
+  DYNAGAT_INLINE int64_t query_at(int64_t i, int64_t r) {
+    return p.query_rows ? row_at(p.query_rows, i * R + r, p.num_query_rows, Fault::query_rows)
+                        : i * R + r;
+  }
+  DYNAGAT_INLINE int64_t key_at(int64_t j, int64_t r) {
+    return p.key_rows ? row_at(p.key_rows, j * R + r, p.num_key_rows, Fault::key_rows) : j * R + r;
+  }
+  DYNAGAT_INLINE int64_t row_at(const int32_t* rows, int64_t at, int64_t count, Fault what) {
+    const int64_t row = read_once(rows + at);
+    if (row < count) return row;
+    return fail(what), -1;
+  }
+  // The same for a row that is needed, because it has edges.
+  DYNAGAT_INLINE bool find_query(int64_t i, int64_t r, int64_t& row) {
+    return (row = query_at(i, r)) >= 0 || (fail(Fault::query_rows), false);
+  }
+  DYNAGAT_INLINE bool find_key(int64_t j, int64_t r, int64_t& row) {
+    return (row = key_at(j, r)) >= 0 || (fail(Fault::key_rows), false);
+  }
+
+  // Sets d.query_row to the row of query i under relation r, or to its scores (gat).
+  DYNAGAT_INLINE bool read_query(Scratch<A>& d, int64_t i, int64_t r) {
+    int64_t row;
+    if (!find_query(i, r, row)) return false;
+    d.query_row = gat ? static_cast<const A*>(p.query) + row * H : rows.read(p.query, row, d.query);
+    return true;
+  }
+
   DYNAGAT_INLINE bool gather(Scratch<A>& d, int64_t e, int64_t count, int64_t r) {
     for (int64_t b = 0; b < count; ++b) {
       const int64_t j = read_once(p.key_index + e + b);
       if (uint64_t(j) >= uint64_t(p.num_keys)) return fail(Fault::key_index), false;
-      const int64_t row = d.key_id[b] = j * R + r;
+      int64_t row;
+      if (!find_key(j, r, row)) return false;
+      d.key_id[b] = row;
       if (!gat) d.key_row[b] = rows.read(p.key, row, d.keys + b * (rows_are_copied ? P : 0));
       if (gat || p.value)
         d.value_row[b] = rows.read(value, row, d.values + b * (rows_are_copied ? P : 0));
@@ -220,7 +251,8 @@ class Gather {
 
   DYNAGAT_INLINE void prefetch_edge(int64_t at, int64_t r) const {
     if (at >= p.num_positions) return;
-    const int64_t row = int64_t(p.key_index[at]) * R + r;
+    int64_t row = int64_t(p.key_index[at]) * R + r;
+    if (p.key_rows) row = uint64_t(row) < uint64_t(p.num_keys * R) ? p.key_rows[row] : 0;
     prefetch(rows.at(value, row), rows.bytes);
     if (dpgat || (gatv2 && p.value)) prefetch(rows.at(p.key, row), rows.bytes);
     if (gat) __builtin_prefetch(static_cast<const A*>(p.key) + row * H);
@@ -228,9 +260,9 @@ class Gather {
 
   // Computes d.score[b, h], padded with -inf to whole vectors. Signed: also stores the signs of z.
   template <bool Signed>
-  DYNAGAT_INLINE void score(Scratch<A>& d, int64_t e, int64_t count, int64_t i, int64_t r) {
+  DYNAGAT_INLINE void score(Scratch<A>& d, int64_t e, int64_t count, int64_t r) {
     if constexpr (gat) {
-      score_gat(d, e, count, i, r);
+      score_gat(d, e, count, r);
     } else {
       const A* q = d.query_row;
       const A* attention = gatv2 ? &a[r * P] : nullptr;
@@ -258,8 +290,8 @@ class Gather {
     }
   }
 
-  void score_gat(Scratch<A>& d, int64_t e, int64_t count, int64_t i, int64_t r) {
-    const A* query = static_cast<const A*>(p.query) + (i * R + r) * H;
+  void score_gat(Scratch<A>& d, int64_t e, int64_t count, int64_t r) {
+    const A* query = d.query_row;
     for (int64_t b = 0; b < count; ++b) {
       prefetch_edge(e + b + ahead, r);
       const A* key = static_cast<const A*>(p.key) + d.key_id[b] * H;

@@ -14,7 +14,9 @@ inline int64_t bytes_of(Storage storage) {
 
 // Tables (query, key, value, out and their gradients) have the type `storage`; all other arrays
 // have the compute type, which is double for float64 and float otherwise. Row i * relations + r is
-// node i under relation r. For gat, `query` and `key` are scores [N, H] of the compute type.
+// node i under relation r; with query_rows or key_rows, a table holds only the rows that are used,
+// and these arrays say where each row is (-1: nowhere). For gat, `query` and `key` are scores [N,
+// H] of the compute type.
 struct Problem {
   Mechanism mechanism = Mechanism::gatv2;
   Storage storage = Storage::float32;
@@ -23,6 +25,8 @@ struct Problem {
   const int32_t *rowptr = nullptr, *key_index = nullptr, *edge_id = nullptr;  // rows by query
   const int32_t *key_rowptr = nullptr, *key_query = nullptr, *key_position = nullptr;  // by key
   int64_t num_queries = 0, num_keys = 0, num_positions = 0, num_edges = 0, relations = 1;
+  const int32_t *query_rows = nullptr, *key_rows = nullptr;  // [N * R] or null
+  int64_t num_query_rows = 0, num_key_rows = 0;              // of the tables
   int64_t heads = 1, channels = 1, edge_dim = 0;
 
   const void *query = nullptr, *key = nullptr, *value = nullptr;  // null value: use the keys
@@ -48,7 +52,9 @@ enum class Fault : int {
   edge_id,
   key_rowptr,
   key_query,
-  key_position
+  key_position,
+  query_rows,
+  key_rows
 };
 
 }  // namespace dynagat

@@ -15,9 +15,18 @@ import dynagat
 
 PACKAGE = Path(dynagat.__file__).parent
 ROOT = Path(__file__).parent.parent
-LIBRARY = ["waiting", "files", "npz_file", "native", "graph", "ops", "nn", "analysis"]
+LIBRARY = ["waiting", "files", "npz_file", "native", "used_rows", "graph", "ops", "nn", "analysis"]
 # The library imports torch and numpy only.
-SUITE = ["data", "sampling", "metrics", "training", "prediction", "experiment", "significance"]
+SUITE = [
+    "data",
+    "sampling",
+    "metrics",
+    "rmsprop",
+    "training",
+    "prediction",
+    "experiment",
+    "significance",
+]
 SUITE += ["report", "benchmarks", "comparison", "cli"]
 FLOORS = [*LIBRARY, *SUITE, "__init__", "__main__"]
 

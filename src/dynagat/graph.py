@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
+from functools import cached_property
 
 import torch
 from torch import Tensor
 
 from dynagat.native import kernels
+from dynagat.used_rows import UsedRows
 
 INDEX_DTYPES = (torch.int32, torch.int64)
 MAX_ROWS = 2**31 - 1  # positions and rows are stored as int32
@@ -36,6 +38,8 @@ class Graph:
     num_relations: int = 1
     query_row: Tensor | None = None  # [num_queries] int32: see `with_query_rows`
     num_query_rows: int | None = None
+    used_query_rows: UsedRows | None = None  # see `compact`
+    used_key_rows: UsedRows | None = None
 
     def __post_init__(self) -> None:
         if not torch.compiler.is_compiling():  # then the counts are symbols
@@ -131,6 +135,22 @@ class Graph:
         """The row of each query, from a table that has its rows on this axis."""
         return table if self.query_row is None else table.index_select(axis, self.query_row)
 
+    @cached_property
+    def compact(self) -> Graph:
+        """The graph for tables that have only the rows that edges use, as `used_query_rows` and
+        `used_key_rows` say. If queries and keys are as many, they have the same rows."""
+        if self.used_key_rows is not None:
+            return self
+        is_used = [
+            (rowptr.diff() > 0).view(-1, self.num_relations)
+            for rowptr in (self.rowptr, self.key_rowptr)
+        ]
+        if self.num_queries == self.num_keys:
+            both = UsedRows.where(is_used[0] | is_used[1])
+            return replace(self, used_query_rows=both, used_key_rows=both)
+        by_query, by_key = map(UsedRows.where, is_used)
+        return replace(self, used_query_rows=by_query, used_key_rows=by_key)
+
     @property
     def row_index(self) -> Tensor:  # [E]
         """The row i·R + r of each position."""
@@ -170,7 +190,8 @@ class Graph:
 
     @property
     def tensors(self) -> list[Tensor]:
-        """The six arrays, in the order of the fields."""
+        """The six arrays, in the order of the fields; then the numbers of the used rows, if any."""
+        used = (self.used_query_rows, self.used_key_rows)
         return [
             self.rowptr,
             self.key_index,
@@ -178,12 +199,13 @@ class Graph:
             self.key_rowptr,
             self.key_query,
             self.key_position,
+            *(rows.number for rows in used if rows is not None),
         ]
 
     def to(self, device: torch.device | str) -> Graph:
         """The same graph on another device."""
         arrays = {name: t.to(device) for name, t in vars(self).items() if isinstance(t, Tensor)}
-        return replace(self, **arrays)
+        return replace(self, **arrays, used_query_rows=None, used_key_rows=None)
 
     def __repr__(self) -> str:
         relations = f", relations={self.num_relations}" if self.num_relations > 1 else ""
@@ -251,7 +273,7 @@ def _check_lengths(graph: Graph) -> None:
     lengths = [num_positions] * 6
     lengths[0] = graph.num_queries * graph.num_relations + 1
     lengths[3] = graph.num_keys * graph.num_relations + 1
-    for field, array, length in zip(fields(graph), graph.tensors, lengths, strict=False):
+    for field, array, length in zip(fields(graph)[:6], graph.tensors, lengths, strict=False):
         if array.shape != (length,) or array.dtype != torch.int32:
             raise ValueError(
                 f"{field.name} must have shape [{length}] and hold torch.int32, "

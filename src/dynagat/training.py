@@ -18,6 +18,8 @@ import torch
 from torch import Tensor, nn
 
 from dynagat.metrics import Metric
+from dynagat.nn.variables import clip_each
+from dynagat.rmsprop import TFRMSprop
 
 
 class Task(Protocol):
@@ -90,7 +92,10 @@ class Schedule:
     loss_limit: float | None = field(default=None, metadata=ADDED_LATER)
     limit_rounds: int = field(default=0, metadata=ADDED_LATER)
     failed_before: int = field(default=0, metadata=ADDED_LATER)
-    optimizer: Literal["adam", "adamw"] = field(default="adam", metadata=ADDED_LATER)
+    optimizer: Literal["adam", "adamw", "rmsprop"] = field(default="adam", metadata=ADDED_LATER)
+    decay: float = field(default=0.98, metadata=ADDED_LATER)  # of rmsprop's average of squares
+    momentum: float = field(default=0.85, metadata=ADDED_LATER)  # of rmsprop
+    clip_each: bool = field(default=False, metadata=ADDED_LATER)  # the norm of each variable
     tie_break: Literal["none", "loss"] = field(default="none", metadata=ADDED_LATER)
 
     def __post_init__(self) -> None:
@@ -101,6 +106,12 @@ class Schedule:
                      "silent_rounds", "limit_rounds", "failed_before"):  # fmt: skip
             if getattr(self, name) < 0:
                 raise ValueError(f"{name} must not be negative, but is {getattr(self, name)}")
+        if self.optimizer == "rmsprop" and self.weight_decay:
+            raise ValueError(f"rmsprop has no weight_decay, but it is {self.weight_decay}")
+        if not (0 <= self.decay < 1 and 0 <= self.momentum < 1):
+            raise ValueError(
+                f"decay and momentum must lie in [0, 1), but are {self.decay} and {self.momentum}"
+            )
         if not 0 < self.lr_factor < 1:
             raise ValueError(f"lr_factor must lie between 0 and 1, but is {self.lr_factor}")
         if self.silent_rounds >= self.max_rounds:
@@ -153,10 +164,7 @@ def fit(
     earlier rounds too.
     """
     metric = task.metric
-    optimizers = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW}
-    optimizer = optimizers[schedule.optimizer](
-        list(network.parameters()), schedule.lr, weight_decay=schedule.weight_decay
-    )
+    optimizer = _optimizer(network, schedule)
     plateau = torch.optim.lr_scheduler.ReduceLROnPlateau(
         optimizer,
         mode="max" if metric.higher_is_better else "min",
@@ -194,6 +202,15 @@ def fit(
             checkpoint.save(state.to_save)
     last = _weights(network)
     return Outcome(tuple(history), state.best, state.best_state, last, ended, tuple(seconds))
+
+
+def _optimizer(network: nn.Module, schedule: Schedule) -> torch.optim.Optimizer:
+    parameters = list(network.parameters())
+    if schedule.optimizer == "rmsprop":
+        return TFRMSprop(parameters, schedule.lr, schedule.decay, schedule.momentum)
+    optimizers = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW}
+    decay = schedule.weight_decay
+    return optimizers[schedule.optimizer](parameters, schedule.lr, weight_decay=decay)
 
 
 @dataclass
@@ -266,7 +283,9 @@ def _train_round(
             loss, score = task.loss(network, batch)
             optimizer.zero_grad()
             loss.backward()
-            if schedule.clip:
+            if schedule.clip and schedule.clip_each:
+                clip_each(network, schedule.clip)
+            elif schedule.clip:
                 nn.utils.clip_grad_norm_(network.parameters(), schedule.clip)
             optimizer.step()
             losses.append(loss.detach())

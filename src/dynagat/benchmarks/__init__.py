@@ -8,6 +8,7 @@ from dynagat.benchmarks.ogbn_products import OGBN_PRODUCTS
 from dynagat.benchmarks.ogbn_proteins import OGBN_PROTEINS
 from dynagat.benchmarks.own_graph import OWN_GRAPH
 from dynagat.benchmarks.pubmed import CITESEER, CORA, PUBMED
+from dynagat.benchmarks.qm9 import QM9
 from dynagat.experiment import Benchmark
 
 BENCHMARKS: dict[str, Benchmark] = {
@@ -19,6 +20,7 @@ BENCHMARKS: dict[str, Benchmark] = {
         OGBN_MAG,
         OGBN_PROTEINS,
         EDGE_NOISE,
+        QM9,
         PUBMED,
         CORA,
         CITESEER,

@@ -18,9 +18,11 @@ import numpy as np
 from dynagat.data.arrays import FolderError
 from dynagat.data.download import Progress, Remote, check_zip, download, unzip
 from dynagat.data.minesweeper import minesweeper
+from dynagat.data.molecules import NUM_FEATURES
 from dynagat.data.npz import read_npz
 from dynagat.data.ogb import SETS, check_counts, read_ogb
 from dynagat.data.planetoid import PARTS, read_planetoid
+from dynagat.data.qm9 import COMPACT, TARGETS, read_qm9
 from dynagat.data.store import GraphData, open_graph, raw_folders, stored_names
 from dynagat.files import locked
 
@@ -282,6 +284,37 @@ MINESWEEPER = Entry(
 )
 
 
+def _read_qm9(entry: Entry, folder: Path, replace_: bool) -> GraphData:
+    return read_qm9(folder, entry.name).save(replace=replace_)
+
+
+_MOLECULES = "https://github.com/microsoft/tf-gnn-samples/raw/master/data/qm9"
+QM9 = Entry(
+    name="qm9",
+    what="130,000 molecules, 13 properties",
+    nodes=2_353_382,
+    edges=2_434_574,
+    features=NUM_FEATURES,
+    classes=len(TARGETS),
+    split=(110_484, 10_000, 10_000),
+    source="github.com/microsoft/tf-gnn-samples",
+    folder="qm9",
+    signs=(COMPACT, "test.jsonl.gz"),  # the last file that is downloaded
+    read=_read_qm9,
+    remotes=(
+        Remote(f"{_MOLECULES}/train.jsonl.gz"),
+        Remote(
+            f"{_MOLECULES}/valid.jsonl.gz",
+            "011b6f00034f06530fe9a07e0c7e33fb3ab81bddbcdefb59c7de44f6b07498e9",
+        ),
+        Remote(
+            f"{_MOLECULES}/test.jsonl.gz",
+            "b34d2b43c9ad294ae30fac0d687e7a2cab320d81f88e10197d26df865d8fe5fc",
+        ),
+    ),
+)
+
+
 # Published sizes, cited in docs/reproduction.md; both directions where both are stored.
 CATALOG = {
     entry.name: entry
@@ -305,6 +338,7 @@ CATALOG = {
              (30_387_995, 86_596, 86_596)),
         _ogb("ogbl-ddi", "drugs that interact", 4_267, 2_135_822, 0, 0,
              (1_067_911, 133_489, 133_489)),
+        QM9,
         MINESWEEPER,
     ]
 }  # fmt: skip

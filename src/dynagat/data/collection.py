@@ -6,9 +6,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
+import numpy as np
 import torch
 from torch import Tensor
 
+from dynagat.data.molecules import BOND, BOND_TYPES, GRAPH
+from dynagat.data.store import GraphData, tensor
 from dynagat.graph import Graph
 
 
@@ -116,3 +119,26 @@ def _ranges(starts: Tensor, counts: Tensor) -> Tensor:
     """[2, 7], [3, 2] -> [2, 3, 4, 7, 8]"""
     before = counts.cumsum(0) - counts
     return torch.arange(int(counts.sum())) + (starts - before).repeat_interleave(counts)
+
+
+def collection_of(data: GraphData) -> GraphCollection:
+    """The graphs of a stored set of molecules: bonds in both directions, relation = bond type.
+
+    Relation 0 is left for self-loops.
+    """
+    graphs, edges = data.nodes[GRAPH].arrays, data.edges[BOND]
+    first, second = (tensor(each).long() for each in (edges.key_index, edges.query_index))
+    kind = tensor(np.asarray(edges.arrays["type"])).long()
+    sizes, counts = (tensor(np.asarray(graphs[name])) for name in ("num_nodes", "num_edges"))
+    return GraphCollection(
+        _offsets(sizes),
+        2 * _offsets(counts),
+        torch.stack([second, first], 1).flatten(),
+        torch.stack([first, second], 1).flatten(),
+        kind.repeat_interleave(2),
+        len(BOND_TYPES) + 1,
+    )
+
+
+def _offsets(counts: Tensor) -> Tensor:
+    return torch.cat([counts.new_zeros(1), counts.cumsum(0)])

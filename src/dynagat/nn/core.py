@@ -17,6 +17,8 @@ from dynagat.nn import checks
 from dynagat.nn.edges import Edges, read_edges
 from dynagat.nn.linear import Linear
 from dynagat.nn.loops import FillValue, keep_real_loops, loop_features, warn_about_pair_loops
+from dynagat.ops.project import project_rows, take_rows
+from dynagat.used_rows import UsedRows
 
 Channels = int | tuple[int, int]
 
@@ -151,9 +153,15 @@ class GraphAttention(nn.Module, ABC):
 
     # Forward pass
 
-    def table(self, projected: Tensor) -> Tensor:  # [*, N, R·H·C] -> [*, N·R, H, C]
-        num_rows = projected.shape[-2] * (self.num_relations or 1)
-        return projected.reshape(*projected.shape[:-2], num_rows, self.heads, self.out_channels)
+    def table(self, linear: Linear, x: Tensor, rows: UsedRows | None = None) -> Tensor:
+        """The projection of x under every relation, [*, N, in] -> [*, N·R, H, C]; with used rows,
+        that of rows which were taken from x, [*, U, in] -> [*, U, H, C]."""
+        if rows is None:
+            out = linear(x)
+        else:
+            weight = linear.weight.view(len(rows.offset) - 1, -1, x.shape[-1])
+            out = project_rows(x, weight, linear.bias, rows)
+        return out.reshape(*x.shape[:-2], -1, self.heads, self.out_channels)
 
     def run(
         self, x: Any, edge_index: Any, edge_attr: Any, size: Any, relation: Any, weights: Any
@@ -184,6 +192,8 @@ class GraphAttention(nn.Module, ABC):
         readers = list(self._readers(x_key, x_query, edge))
         checks.check_readers(readers)
         graph = edges.graph(sizes, self.add_self_loops, relation, self.num_relations or 1)
+        if graph.num_relations > 1 and not torch.compiler.is_compiling():
+            graph = graph.compact
         for _, linear, features in readers:  # after all checks, so a failed call changes nothing
             linear.initialize(features.shape[-1])
 
@@ -192,7 +202,8 @@ class GraphAttention(nn.Module, ABC):
             warn_about_pair_loops()
         options = self._edge_options(edge, edges, num_loops, is_pair)
         options |= self._dropout_options(x_key.device)
-        out, alpha = self.attend(x_key, x_query, graph, return_weights=bool(weights), **options)
+        keys, queries = _rows_of(x_key, x_query, graph)
+        out, alpha = self.attend(keys, queries, graph, return_weights=bool(weights), **options)
         out = self._finish(out, x_query, graph)
         return out if alpha is None else (out, edges.with_weights(graph, alpha, num_loops))
 
@@ -242,3 +253,18 @@ class GraphAttention(nn.Module, ABC):
         relations = "" if self.num_relations is None else f", relations={self.num_relations}"
         sizes = f"{self.in_channels}, {self.out_channels}, heads={self.heads}"
         return f"{type(self).__name__}({sizes}{relations})"
+
+
+def _rows_of(x_key: Tensor, x_query: Tensor | None, graph: Graph) -> tuple[Tensor, Tensor | None]:
+    """x of keys and queries; of a compact graph, the rows that its edges use."""
+    if graph.used_key_rows is None or graph.used_query_rows is None:
+        return x_key, x_query
+    keys = take_rows(x_key, graph.used_key_rows)
+    if x_query is x_key and graph.used_query_rows is graph.used_key_rows:
+        return keys, keys
+    return keys, None if x_query is None else take_rows(x_query, graph.used_query_rows)
+
+
+def used_rows(graph: Graph | None) -> tuple[UsedRows | None, UsedRows | None]:
+    """The rows of queries and of keys that the tables have; None: all."""
+    return (None, None) if graph is None else (graph.used_query_rows, graph.used_key_rows)

@@ -10,9 +10,11 @@ from torch.nn.parameter import Parameter
 
 from dynagat import ops
 from dynagat.graph import Graph
-from dynagat.nn.core import Channels, GraphAttention
+from dynagat.nn.core import Channels, GraphAttention, used_rows
 from dynagat.nn.linear import Linear
 from dynagat.nn.loops import FillValue
+from dynagat.ops.project import project_rows
+from dynagat.used_rows import UsedRows
 
 
 @final
@@ -91,20 +93,25 @@ class GATConv(GraphAttention):
         return self.run(x, edge_index, edge_attr, size, relation, return_attention_weights)
 
     def project(
-        self, x_key: Tensor, x_query: Tensor | None
+        self, x_key: Tensor, x_query: Tensor | None, graph: Graph | None = None
     ) -> tuple[Tensor | None, Tensor, Tensor]:
         """The op's query_score, key_score and value."""
-        (by_key,), (by_query,) = self.projections()
-        key_score = self._score(x_key, by_key, self.att_src)
-        query_score = None if x_query is None else self._score(x_query, by_query, self.att_dst)
-        return query_score, key_score, self.table(by_key(x_key))
+        (of_key,), (of_query,) = self.projections()
+        by_query, by_key = used_rows(graph)
+        key_score = self._score(x_key, of_key, self.att_src, by_key)
+        query_score = None
+        if x_query is not None:
+            query_score = self._score(x_query, of_query, self.att_dst, by_query)
+        return query_score, key_score, self.table(of_key, x_key, by_key)
 
     def attend(
         self, x_key: Tensor, x_query: Tensor | None, graph: Graph, **options: Any
     ) -> tuple[Tensor, Tensor | None]:
-        query_score, key_score, value = self.project(x_key, x_query)
+        query_score, key_score, value = self.project(x_key, x_query, graph)
         if query_score is None:
+            used = graph.used_query_rows
             num_rows = graph.num_query_rows or graph.num_queries * graph.num_relations
+            num_rows = num_rows if used is None else len(used)
             query_score = key_score.new_zeros(*key_score.shape[:-2], num_rows, self.heads)
         if graph.key_index.shape[0] == 0:  # att_edge and lin_edge get no gradient, as in PyG
             options |= {"edge": None, "edge_weight": None}
@@ -125,9 +132,14 @@ class GATConv(GraphAttention):
         vectors = (self.att_src, self.att_dst)
         return vectors if self.att_edge is None else (*vectors, self.att_edge)
 
-    def _score(self, x: Tensor, linear: Linear, a: Tensor) -> Tensor:  # [*, N·R, H]
+    def _score(
+        self, x: Tensor, linear: Linear, a: Tensor, rows: UsedRows | None
+    ) -> Tensor:  # [*, N·R, H], or [*, U, H]
         """aᵀ W x computed as (aᵀ W) x, which does not need W x of the queries."""
-        score = F.linear(x, _fold(a, linear.weight).flatten(0, 1))  # [*, N, R·H]
+        folded = _fold(a, linear.weight)
+        if rows is not None:
+            return project_rows(x, folded, None, rows)
+        score = F.linear(x, folded.flatten(0, 1))  # [*, N, R·H]
         num_rows = x.shape[-2] * a.shape[0]
         return score.reshape(*x.shape[:-2], num_rows, self.heads)
 

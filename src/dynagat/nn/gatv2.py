@@ -9,7 +9,7 @@ from torch.nn.parameter import Parameter
 
 from dynagat import ops
 from dynagat.graph import Graph
-from dynagat.nn.core import Channels, GraphAttention
+from dynagat.nn.core import Channels, GraphAttention, used_rows
 from dynagat.nn.linear import Linear
 from dynagat.nn.loops import FillValue
 
@@ -84,18 +84,21 @@ class GATv2Conv(GraphAttention):
         """[*, N, in] -> [*, N, H·C]; see `GraphAttention.run` for the arguments."""
         return self.run(x, edge_index, edge_attr, size, relation, return_attention_weights)
 
-    def project(self, x_key: Tensor, x_query: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
+    def project(
+        self, x_key: Tensor, x_query: Tensor, graph: Graph | None = None
+    ) -> tuple[Tensor, Tensor, Tensor | None]:
         """The op's query, key and value; value is None if it equals the key."""
-        key = self.table(self.lin_l(x_key))
+        by_query, by_key = used_rows(graph)
+        key = self.table(self.lin_l, x_key, by_key)
         is_same = x_query is x_key and self.lin_r is self.lin_l
-        query = key if is_same else self.table(self.lin_r(x_query))
-        return query, key, None if self.lin_v is None else self.table(self.lin_v(x_key))
+        query = key if is_same else self.table(self.lin_r, x_query, by_query)
+        return query, key, None if self.lin_v is None else self.table(self.lin_v, x_key, by_key)
 
     def attend(
         self, x_key: Tensor, x_query: Tensor | None, graph: Graph, **options: Any
     ) -> tuple[Tensor, Tensor | None]:
         assert x_query is not None
-        query, key, value = self.project(x_key, x_query)
+        query, key, value = self.project(x_key, x_query, graph)
         slope = self.negative_slope
         return ops.gatv2(query, key, self.att, graph, value=value, slope=slope, **options)
 

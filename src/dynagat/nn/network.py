@@ -19,6 +19,7 @@ from dynagat.nn.gat import GATConv
 from dynagat.nn.gatv2 import GATv2Conv
 from dynagat.nn.gcn import GCNConv
 from dynagat.nn.pyg_layers import make_gin, make_pyg_attention, make_sage
+from dynagat.nn.relational import RGCNConv, RGINConv
 
 ATTENTION: dict[str, Any] = {"gat": GATConv, "gatv2": GATv2Conv, "dpgat": DPGATConv}
 BASELINES = ("gcn", "gin", "sage")  # without attention, so without heads
@@ -157,6 +158,7 @@ def make_conv(
     dropout: float = 0.0,
     edge_dim: int | None = None,
     num_relations: int | None = None,
+    activation: Callable[[], nn.Module] = nn.ReLU,
     source: Literal["dynagat", "pyg"] = "dynagat",
 ) -> MakeConv:
     """A function that makes layers of a mechanism, without self-loops of their own.
@@ -167,6 +169,7 @@ def make_conv(
         dropout: of attention weights.
         edge_dim: width of edge features, if there are any.
         num_relations: number of relations, if edges have them.
+        activation: of the messages in GIN with relations.
         source: whose layers; PyG has no DPGAT, and its GCN can't be used on samples.
     """
     if mechanism not in MECHANISMS:
@@ -174,11 +177,15 @@ def make_conv(
         raise ValueError(f"mechanism must be one of {known}, but is {mechanism!r}")
     if source == "pyg" and mechanism in ("dpgat", "gcn"):
         raise ValueError(f"source=pyg has layers for gat, gatv2, gin, sage, not for {mechanism!r}")
-    if num_relations is not None and (mechanism in BASELINES or source == "pyg"):
+    if num_relations is not None and (mechanism == "sage" or source == "pyg"):
         raise ValueError(f"there is no layer with relations for {mechanism!r} of {source}")
     if mechanism in BASELINES:
         if edge_dim is not None:
             raise ValueError(f"there is no layer with edge features for {mechanism!r}")
+        if num_relations is not None:
+            if mechanism == "gcn":
+                return lambda width, out, heads: RGCNConv(width, out, num_relations)
+            return lambda width, out, heads: RGINConv(width, out, num_relations, activation())
         make = {"gcn": GCNConv, "gin": make_gin, "sage": make_sage}[mechanism]
         return lambda width, out, heads: make(width, out)
     options: dict[str, Any] = {"add_self_loops": False, "bias": bias, "dropout": dropout}

@@ -20,6 +20,7 @@ from dynagat.ops import observe
 MECHANISM_CODES = {"gat": 0, "gatv2": 1, "dpgat": 2}
 STORAGE = {torch.float32: 0, torch.float64: 1, torch.bfloat16: 2, torch.float16: 3}
 ARRAYS = ("rowptr", "key_index", "edge_id", "key_rowptr", "key_query", "key_position")
+USED_ROWS = ("query_rows", "key_rows")  # arrays of a compact graph, after the others
 SHARED = ("da", "dedge", "dedge_weight")  # gradients summed over the batch
 LARGE = 1 << 22  # bytes; memory of this size or more is kept for the next call
 
@@ -30,6 +31,7 @@ class AttentionInputs(NamedTuple):
     A NamedTuple is faster to create than a dataclass and can be unpacked into arguments.
     """
 
+    # A compact graph's tables have fewer rows: see `UsedRows`.
     query: Tensor  # [*, num_queries·R, H, C], or [*, num_queries·R, H] for gat
     key: Tensor  # [*, num_keys·R, H, C], or [*, num_keys·R, H] for gat
     value: Tensor | None  # [*, num_keys·R, H, C]; None: the keys (gatv2)
@@ -55,6 +57,13 @@ class AttentionInputs(NamedTuple):
     @property
     def num_keys(self) -> int:
         return (self.graph[3].shape[0] - 1) // self.num_relations
+
+    @property
+    def table_rows(self) -> tuple[int, int]:
+        """How many rows the tables of queries and keys have."""
+        axes = 2 if self.mechanism == "gat" else 3  # from here to the last
+        query, key = (t.shape[-axes] if t.dim() >= axes else 0 for t in (self.query, self.key))
+        return query, key
 
     @property
     def compute_dtype(self) -> torch.dtype:
@@ -177,10 +186,9 @@ def _forward(*arguments) -> tuple[Tensor, Tensor, Tensor]:
     wants_weights = return_weights or observed
     out, top, weights = _empty_results(inputs, wants_weights)
     scores = _empty_like(weights) if observed else None
-    if int(inputs.graph[0][-1]) < inputs.num_edges:  # some edge ids are unused
-        weights.zero_()
-        if scores is not None:
-            scores.zero_()
+    for array in (weights, scores):
+        if array is not None and array.numel():
+            _clear_unused(array, inputs.graph)
     problem = _problem(inputs)
     batch = out.shape[:-3].numel()
     for b in range(batch):
@@ -360,6 +368,16 @@ def _empty_results(inputs: AttentionInputs, return_weights: bool):
     return out, top, _empty_like(top, (*batch, edges, heads))
 
 
+def _clear_unused(numbers: Tensor, graph: list[Tensor]) -> None:
+    """Set the rows [*, num_edges, H] of unused edge ids to 0: those of replaced self-loops."""
+    rowptr, edge_id, num_edges = graph[0], graph[2], numbers.shape[-2]
+    if int(rowptr[-1]) == num_edges:
+        return
+    is_used = torch.zeros(num_edges, dtype=torch.bool)
+    is_used[edge_id[: int(rowptr[-1])].clamp(0, num_edges - 1).long()] = True  # of any caller
+    numbers.index_fill_(-2, (~is_used).nonzero()[:, 0], 0)
+
+
 def empty(shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
     """An uninitialised tensor; if it is large, its memory comes from the pool."""
     count = 1
@@ -386,8 +404,9 @@ def _problem(inputs: AttentionInputs):
     problem.mechanism = MECHANISM_CODES[inputs.mechanism]
     problem.storage = STORAGE[values.dtype]
     problem.threads = torch.get_num_threads()
-    for name, tensor in zip(ARRAYS, graph, strict=True):
+    for name, tensor in zip((*ARRAYS, *USED_ROWS), graph, strict=False):
         setattr(problem, name, tensor.data_ptr())
+    problem.num_query_rows, problem.num_key_rows = inputs.table_rows
     problem.num_queries, problem.num_keys = inputs.num_queries, inputs.num_keys
     problem.num_positions = graph[1].shape[0]
     problem.num_edges, problem.relations = inputs.num_edges, inputs.num_relations
@@ -424,8 +443,10 @@ def _check(inputs: AttentionInputs) -> None:
     *batch, _, heads, channels = inputs.value_table.shape
     storage, compute = inputs.value_table.dtype, inputs.compute_dtype
     row, scores = ((heads,), compute) if mechanism == "gat" else ((heads, channels), storage)
-    num_key_rows = inputs.num_keys * relations
-    _check_tensor("query", query, (*batch, inputs.num_queries * relations, *row), scores)
+    num_query_rows, num_key_rows = inputs.num_queries * relations, inputs.num_keys * relations
+    if len(inputs.graph) > len(ARRAYS):  # any number of rows: the kernels check where they are
+        num_query_rows, num_key_rows = inputs.table_rows
+    _check_tensor("query", query, (*batch, num_query_rows, *row), scores)
     _check_tensor("key", key, (*batch, num_key_rows, *row), scores)
     if value is not None:
         _check_tensor("value", value, (*batch, num_key_rows, heads, channels), storage)
@@ -469,8 +490,8 @@ def _check_missing(inputs: AttentionInputs) -> None:
 
 
 def _check_graph(graph: list[Tensor], relations: int) -> None:
-    if len(graph) != len(ARRAYS):
-        raise ValueError(f"graph must be the six arrays of a Graph, but has {len(graph)} arrays")
+    if len(graph) not in (len(ARRAYS), len(ARRAYS) + len(USED_ROWS)):
+        raise ValueError(f"graph must be the arrays of a Graph, but has {len(graph)} arrays")
     for array in graph:
         if not (array.dtype == torch.int32 and array.is_cpu and array.is_contiguous()):
             raise TypeError(
@@ -478,7 +499,8 @@ def _check_graph(graph: list[Tensor], relations: int) -> None:
                 f"holds {array.dtype} on {array.device} with strides {list(array.stride())}"
             )
     shapes = [array.shape for array in graph]
-    is_row = [len(shape) == 1 and shape[0] % relations == 1 % relations for shape in shapes[::3]]
+    pointers = (shapes[0], shapes[3])
+    is_row = [len(shape) == 1 and shape[0] % relations == 1 % relations for shape in pointers]
     if not all(is_row) or 0 in (*shapes[0], *shapes[3]):
         raise ValueError(
             f"the graph's rowptr and key_rowptr must have N·R + 1 entries, where R is {relations}, "
@@ -489,6 +511,11 @@ def _check_graph(graph: list[Tensor], relations: int) -> None:
             "the graph's key_index, edge_id, key_query and key_position must be vectors of equal "
             f"length, but have shapes {[list(shapes[n]) for n in (1, 2, 4, 5)]}"
         )
+    for name, shape, pointer in zip(USED_ROWS, shapes[len(ARRAYS) :], pointers, strict=False):
+        if shape != (pointer[0] - 1,):
+            raise ValueError(
+                f"the graph's {name} must have shape {[pointer[0] - 1]}, but has {list(shape)}"
+            )
 
 
 def _check_one_device(inputs: AttentionInputs, others: tuple[Tensor | None, ...]) -> None:

@@ -1,6 +1,11 @@
-"""x Wᵀ + b with torch's own matrix product, into memory that is kept from step to step."""
+"""x Wᵀ + b with torch's own matrix product, into memory that is kept from step to step.
+
+With relations, each has its own W, and only the rows that edges use are multiplied.
+"""
 
 from __future__ import annotations
+
+from itertools import pairwise
 
 import torch
 import torch.nn.functional as F
@@ -8,6 +13,9 @@ from torch import Tensor
 
 from dynagat.native import kernels
 from dynagat.ops.fused import LARGE, STORAGE, empty
+from dynagat.used_rows import UsedRows
+
+SUMMED = (torch.float32, torch.float64)  # what the native sum of rows can add
 
 
 def project(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:  # [*, in] -> [*, out]
@@ -15,10 +23,37 @@ def project(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:  # [*, in
     return _Project.apply(x, weight, bias) if _is_pooled(x, weight) else F.linear(x, weight, bias)
 
 
-def _is_pooled(x: Tensor, weight: Tensor) -> bool:
+def take_rows(x: Tensor, rows: UsedRows) -> Tensor:  # [*, N, in] -> [*, U, in]
+    """The row of its node for each used row."""
+    if not _is_plain(x):
+        return x.index_select(-2, rows.node)
+    return _TakeRows.apply(x, rows)  # pyright: ignore[reportReturnType]
+
+
+def project_rows(x: Tensor, weight: Tensor, bias: Tensor | None, rows: UsedRows) -> Tensor:
+    """[*, U, in] -> [*, U, out]: the rows of relation r times weight[r]ᵀ, [R, out, in], + bias[r]"""
+    if _is_plain(x) and x.dtype == weight.dtype and bias is None:
+        return _ProjectRows.apply(x, weight, rows.offset)  # pyright: ignore[reportReturnType]
+    parts = x.split([end - start for start, end in pairwise(rows.offset)], -2)
+    biases = [None] * len(parts) if bias is None else bias.view(len(parts), -1)
+    linear = zip(parts, weight, biases, strict=True)
+    return torch.cat([F.linear(part, w, b) for part, w, b in linear], -2)
+
+
+def _is_eager(x: Tensor) -> bool:
+    """Whether x is an ordinary tensor on the CPU in a program that is not being compiled."""
     if kernels is None or torch.compiler.is_compiling() or x.device.type != "cpu":
         return False
-    if type(x) not in (Tensor, torch.nn.Parameter) or torch.is_autocast_enabled("cpu"):
+    is_ordinary = type(x) in (Tensor, torch.nn.Parameter)
+    return is_ordinary and not torch.is_autocast_enabled("cpu")
+
+
+def _is_plain(x: Tensor) -> bool:
+    return _is_eager(x) and x.dim() == 2 and x.dtype in SUMMED
+
+
+def _is_pooled(x: Tensor, weight: Tensor) -> bool:
+    if not _is_eager(x):
         return False
     num_bytes = x.shape[:-1].numel() * weight.shape[0] * x.element_size()
     return x.dtype in STORAGE and x.dtype == weight.dtype and num_bytes >= LARGE
@@ -59,3 +94,57 @@ def _product(x: Tensor, y: Tensor) -> Tensor:
     if torch.is_grad_enabled():  # the result will be differentiated again
         return x @ y
     return torch.mm(x, y, out=empty((x.shape[0], y.shape[1]), x.dtype))
+
+
+class _TakeRows(torch.autograd.Function):
+    """Backward adds up the rows of each node, in the order of the relations."""
+
+    @staticmethod
+    def forward(x, rows):
+        out = empty((len(rows), x.shape[1]), x.dtype)
+        return torch.index_select(x, 0, rows.node, out=out)
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        ctx.rows, ctx.num_nodes = inputs[1], inputs[0].shape[0]
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx, dout):
+        dout, rows = dout.contiguous(), ctx.rows
+        dx = empty((ctx.num_nodes, dout.shape[1]), dout.dtype)
+        kernels.sum_rows(
+            dout.data_ptr(), *dout.shape, rows.number.data_ptr(), ctx.num_nodes,
+            len(rows.offset) - 1, dx.data_ptr(), dout.dtype == torch.float64,
+            torch.get_num_threads(),
+        )  # fmt: skip
+        return dx, None
+
+
+class _ProjectRows(torch.autograd.Function):
+    @staticmethod
+    def forward(x, weight, offset):
+        out = empty((x.shape[0], weight.shape[1]), x.dtype)
+        for matrix, (start, end) in zip(weight, pairwise(offset), strict=True):
+            torch.mm(x[start:end], matrix.t(), out=out[start:end])
+        return out
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        x, weight, ctx.offset = inputs
+        ctx.save_for_backward(x, weight)
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx, dout):
+        x, weight = ctx.saved_tensors
+        needs_x, needs_weight, _ = ctx.needs_input_grad
+        dx = empty(x.shape, x.dtype) if needs_x else None
+        dweight = torch.empty_like(weight) if needs_weight else None
+        for relation, (start, end) in enumerate(pairwise(ctx.offset)):
+            here = dout[start:end]
+            if dx is not None:
+                torch.mm(here, weight[relation], out=dx[start:end])
+            if dweight is not None:
+                torch.mm(here.t(), x[start:end], out=dweight[relation])
+        return dx, dweight, None

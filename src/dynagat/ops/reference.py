@@ -110,7 +110,10 @@ def _rows(graph: Graph) -> tuple[Tensor, Tensor]:
     """The table rows of the query and the key of each edge."""
     key = graph.key_index
     key_row = key * graph.num_relations + graph.relation if graph.num_relations > 1 else key
-    return graph.row_index.long(), key_row.long()
+    rows = [graph.row_index.long(), key_row.long()]
+    for side, used in enumerate((graph.used_query_rows, graph.used_key_rows)):
+        rows[side] = rows[side] if used is None else used.number[rows[side]].long()
+    return rows[0], rows[1]
 
 
 def _project(edge: Tensor, edge_weight: Tensor | None, graph: Graph) -> Tensor:

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import final
+from typing import Literal, final
 
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 
 from dynagat.data.collection import GraphCollection, Pack
+from dynagat.data.store import SPLITS
 from dynagat.metrics import ACCURACY, MEAN_ABSOLUTE_ERROR, Metric
 from dynagat.nn.network import Neighbourhood
 from dynagat.prediction.packed import PackedPrediction, PackedTask
-from dynagat.training import Schedule
+from dynagat.training import Outcome, Schedule
 
 METRICS = {"classification": ACCURACY, "regression": MEAN_ABSOLUTE_ERROR}
 
@@ -30,6 +31,11 @@ class GraphProblem:
     out_dim: int
     edge_attr: Tensor | None = None  # [E, features]
     self_loops: bool = True
+    own_metric: Metric | None = None  # default: that of METRICS
+
+    @property
+    def metric(self) -> Metric:
+        return self.own_metric or METRICS[self.kind]
 
     def __post_init__(self) -> None:
         if self.kind not in METRICS:
@@ -40,7 +46,9 @@ class GraphProblem:
 
 @dataclass(frozen=True)
 class GraphTask(PackedTask):
-    """See `PackedTask`."""
+    """See `PackedTask`. Early stopping follows the score on the validation graphs, or the loss."""
+
+    select: Literal["score", "loss"] = "score"
 
     def prepare(self, problem: GraphProblem, schedule: Schedule) -> GraphPrediction:
         return GraphPrediction(problem, self)
@@ -51,10 +59,23 @@ class GraphPrediction(PackedPrediction):
     """The network takes (x, neighbourhood, graph of each node, number of graphs)."""
 
     problem: GraphProblem
+    settings: GraphTask
 
     @property
     def metric(self) -> Metric:
-        return METRICS[self.problem.kind]
+        if self.settings.select == "score":
+            return self.problem.metric
+        return Metric("loss", "loss", lambda *given: float(self.mean_loss(*given)), False)
+
+    def metrics(self, network: nn.Module, outcome: Outcome) -> dict[str, float]:
+        """The problem's metric and, if it was not the one that was followed, the loss."""
+        values: dict[str, float] = {}
+        for part in SPLITS:
+            out, target = self.predict(network, part)
+            metrics = {each.name: each for each in (self.problem.metric, self.metric)}
+            for metric in metrics.values():
+                values[metric.on(part).name] = metric.function(out, target)
+        return values
 
     def inputs(self, pack: Pack) -> tuple[Tensor, Neighbourhood, Tensor, int]:
         edge_attr = self.problem.edge_attr
@@ -63,5 +84,6 @@ class GraphPrediction(PackedPrediction):
         return self.problem.x[pack.nodes], near, pack.node_graph, len(pack.graphs)
 
     def mean_loss(self, out: Tensor, target: Tensor) -> Tensor:
+        """Cross-entropy, or half the mean squared error."""
         is_class = self.problem.kind == "classification"
-        return F.cross_entropy(out, target) if is_class else F.mse_loss(out, target)
+        return F.cross_entropy(out, target) if is_class else F.mse_loss(out, target) / 2

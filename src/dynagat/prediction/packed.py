@@ -63,13 +63,17 @@ class PackedPrediction(Prediction):
         out, target = self.run(network, batch), self.problem.y[batch.graphs]
         return self.mean_loss(out, target), self.metric.function(out.detach(), target)
 
-    @torch.no_grad()
     def evaluate(self, network: nn.Module, part: str) -> tuple[float, float]:
+        out, target = self.predict(network, part)
+        return self.metric.function(out, target), float(self.mean_loss(out, target))
+
+    @torch.no_grad()
+    def predict(self, network: nn.Module, part: str) -> tuple[Tensor, Tensor]:
+        """Output of the network and targets of a part of the graphs."""
         network.eval()
         graphs = self.problem.split[part]
         out = torch.cat([self.run(network, pack) for pack in self._packs(graphs)])
-        target = self.problem.y[graphs]
-        return self.metric.function(out, target), float(self.mean_loss(out, target))
+        return out, self.problem.y[graphs]
 
     def microscope_input(self) -> MicroscopeInput:
         """The first test graphs."""

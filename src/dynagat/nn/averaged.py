@@ -1,0 +1,87 @@
+"""AveragedNetwork: relational layers with averaged residual connections, for many small graphs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import final
+
+import torch
+from torch import Tensor, nn
+
+from dynagat.graph import Graph
+from dynagat.nn.network import Neighbourhood
+
+
+@final
+class GatedSum(nn.Module):
+    """out_g = Σ_i sigmoid(U [h_i ‖ x_i] + u) ∘ (V h_i + v) over the nodes i of graph g
+
+    Args:
+        dim: width of h, the output of the last layer.
+        features: width of x, the input of the network.
+        out_dim: of the prediction.
+    """
+
+    def __init__(self, dim: int, features: int, out_dim: int) -> None:
+        super().__init__()
+        self.gate = nn.Linear(dim + features, out_dim)
+        self.value = nn.Linear(dim, out_dim)
+        for linear in (self.gate, self.value):
+            nn.init.xavier_uniform_(linear.weight)
+            nn.init.zeros_(linear.bias)
+
+    def forward(self, h: Tensor, x: Tensor, node_graph: Tensor, num_graphs: int) -> Tensor:
+        """[n, dim], [n, features], [n] -> [num_graphs, out]"""
+        terms = torch.sigmoid(self.gate(torch.cat([h, x], dim=1))) * self.value(h)
+        return terms.new_zeros(num_graphs, terms.shape[1]).index_add(0, node_graph, terms)
+
+
+@final
+class AveragedNetwork(nn.Module):
+    """h ← tanh(W x), then for each layer t: h ← layer_t(z_t), and a readout of h and x
+
+    z_t = dropout(h). Where `every` divides t, z_t is kept, and the layer gets its mean with the
+    one kept before.
+
+    Args:
+        features: width of x.
+        dim: width of h.
+        layers: modules that take (h, graph).
+        readout: takes (h, x, graph of each node, number of graphs).
+        dropout: a module.
+        every: distance of the layers that get a mean.
+    """
+
+    def __init__(
+        self,
+        features: int,
+        dim: int,
+        layers: Iterable[nn.Module],
+        readout: nn.Module,
+        *,
+        dropout: nn.Module,
+        every: int,
+    ) -> None:
+        super().__init__()
+        self.embedding = nn.Linear(features, dim, bias=False)
+        nn.init.xavier_uniform_(self.embedding.weight)
+        self.layers = nn.ModuleList(layers)
+        self.readout, self.dropout, self.every = readout, dropout, every
+
+    def forward(
+        self, x: Tensor, edges: Graph | Neighbourhood, node_graph: Tensor, num_graphs: int
+    ) -> Tensor:
+        """[num_graphs, out]"""
+        return self.readout(self.encode(x, edges), x, node_graph, num_graphs)
+
+    def encode(self, x: Tensor, edges: Graph | Neighbourhood) -> Tensor:
+        """[n, dim] of the last layer, before the readout."""
+        graph = Neighbourhood.of(edges).graph
+        h, kept = torch.tanh(self.embedding(x)), None
+        for t, layer in enumerate(self.layers):
+            z = self.dropout(h)
+            if t % self.every == 0:
+                mean = z if kept is None else torch.lerp(z, kept, 0.5)
+                kept, z = z, mean
+            h = layer(z, graph)
+        return h

@@ -1,0 +1,64 @@
+"""TFRMSprop: RMSProp as TensorFlow 1 has it, which torch's can't imitate."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, final
+
+import torch
+from torch import Tensor
+
+
+@final
+class TFRMSprop(torch.optim.Optimizer):
+    """s ← d s + (1 - d) g²,  m ← μ m + lr g / √(s + ε),  w ← w - m;  s starts at 1, m at 0
+
+    torch's RMSprop starts with s = 0, adds ε outside the root, and its m holds no learning rate.
+
+    Args:
+        params: the parameters, as for any optimiser.
+        lr: learning rate.
+        decay: d, of the average of squared gradients.
+        momentum: μ.
+        eps: ε.
+    """
+
+    def __init__(
+        self,
+        params: Iterable[Any],
+        lr: float = 1e-3,
+        decay: float = 0.9,
+        momentum: float = 0.0,
+        eps: float = 1e-10,
+    ) -> None:
+        for name, value in (("lr", lr), ("decay", decay), ("momentum", momentum), ("eps", eps)):
+            if not value >= 0:
+                raise ValueError(f"{name} must not be negative, but is {value}")
+        super().__init__(params, {"lr": lr, "decay": decay, "momentum": momentum, "eps": eps})
+
+    @torch.no_grad()
+    def step(self, closure: Any = None) -> Any:
+        loss = None
+        if closure is not None:
+            with torch.enable_grad():
+                loss = closure()
+        for group in self.param_groups:
+            params = [each for each in group["params"] if each.grad is not None]
+            if params:
+                self._update(params, group)
+        return loss
+
+    def _update(self, params: list[Tensor], group: dict[str, Any]) -> None:
+        for each in params:
+            if not self.state[each]:
+                self.state[each] = {"square": torch.ones_like(each), "step": torch.zeros_like(each)}
+        grads = [each.grad for each in params if each.grad is not None]
+        squares = [self.state[each]["square"] for each in params]
+        steps = [self.state[each]["step"] for each in params]
+        torch._foreach_mul_(squares, group["decay"])
+        torch._foreach_addcmul_(squares, grads, grads, 1 - group["decay"])
+        roots = torch._foreach_add(squares, group["eps"])
+        torch._foreach_sqrt_(roots)
+        torch._foreach_mul_(steps, group["momentum"])
+        torch._foreach_addcdiv_(steps, grads, roots, group["lr"])
+        torch._foreach_sub_(params, steps)
