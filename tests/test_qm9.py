@@ -105,21 +105,39 @@ BAD = {
     "not JSON": ("{", "line 2: this is no JSON"),
     "no object": ("[1]", "line 2: a molecule must be a JSON object, but is a list"),
     "nested": ("[" * 100_000, "line 2: "),
-    "no targets": ({"id": "qm9:1", "graph": [], "node_features": []}, "line 2: the molecule has no 'targets'"),
+    "no targets": (
+        {"id": "qm9:1", "graph": [], "node_features": []},
+        "line 2: the molecule has no 'targets'",
+    ),
     "bond type": (water(graph=[[0, 5, 1]]), "line 2: bond types are 1 to 4, but one is 5"),
     "atom": (water(graph=[[0, 1, 3]]), "line 2: atoms are 0 to 2, but a bond has atom 3"),
     "self-bond": (water(graph=[[1, 1, 1]]), "line 2: a bond must join two atoms"),
     "no atoms": (water(node_features=[], graph=[]), "line 2: the molecule has no atoms"),
-    "few targets": (water(targets=[[1.0]] * 12), "line 2: targets must have 13 entries, but have 12"),
-    "NaN target": (water(targets=[[math.nan]] + [[1.0]] * 12), "line 2: targets must hold finite numbers"),
-    "null target": (water(targets=[[None]] + [[1.0]] * 12), "line 2: targets must hold finite numbers"),
+    "few targets": (
+        water(targets=[[1.0]] * 12),
+        "line 2: targets must have 13 entries, but have 12",
+    ),
+    "NaN target": (
+        water(targets=[[math.nan]] + [[1.0]] * 12),
+        "line 2: targets must hold finite numbers",
+    ),
+    "null target": (
+        water(targets=[[None]] + [[1.0]] * 12),
+        "line 2: targets must hold finite numbers",
+    ),
     "text target": (water(targets=[["x"]] * 13), "line 2: targets must be a list of equally long"),
-    "narrow": (water(node_features=[[1.0] * 14]), "line 2: node_features must have 15 numbers per row"),
-    "ragged": (water(node_features=[[1.0] * 15, [1.0]]), "line 2: node_features must be a list of equally"),
+    "narrow": (
+        water(node_features=[[1.0] * 14]),
+        "line 2: node_features must have 15 numbers per row",
+    ),
+    "ragged": (
+        water(node_features=[[1.0] * 15, [1.0]]),
+        "line 2: node_features must be a list of equally",
+    ),
     "half an atom": (water(graph=[[0, 1, 1.5]]), "line 2: graph must hold whole numbers"),
     "huge": (water(graph=[[0, 1, 10**400]]), "line 2: graph must be a list"),
     "id": (water(id="water"), "line 2: id must be like 'qm9:000123', but is 'water'"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", BAD)
@@ -174,14 +192,20 @@ def test_the_compact_layout_is_read(tmp_path):
     assert data.split["test"].tolist() == [1]
 
 
-@pytest.mark.parametrize(("changes", "message"), [
-    ({"bond_type": np.array([3, 5, 1])}, "molecule 1 has 3 atoms and bond types 1 to 4, but a bond of type 5"),
-    ({"bond_dst": np.array([2, 1, 2])}, "molecule 0 has 2 atoms"),
-    ({"num_bonds": np.array([1, 3])}, "must have 4 rows, but has 3"),
-    ({"num_atoms": np.array([5, 0])}, "molecule 1 has no atoms"),
-    ({"targets": np.full((2, 13), np.nan, np.float32)}, "targets must be finite"),
-    ({"targets": np.zeros((2, 12), np.float32)}, "targets has the wrong shape"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        (
+            {"bond_type": np.array([3, 5, 1])},
+            "molecule 1 has 3 atoms and bond types 1 to 4, but a bond of type 5",
+        ),
+        ({"bond_dst": np.array([2, 1, 2])}, "molecule 0 has 2 atoms"),
+        ({"num_bonds": np.array([1, 3])}, "must have 4 rows, but has 3"),
+        ({"num_atoms": np.array([5, 0])}, "molecule 1 has no atoms"),
+        ({"targets": np.full((2, 13), np.nan, np.float32)}, "targets must be finite"),
+        ({"targets": np.zeros((2, 12), np.float32)}, "targets has the wrong shape"),
+    ],
+)
 def test_a_bad_compact_file_is_one_sentence(changes, message, tmp_path):
     np.savez(tmp_path / COMPACT, **compact_arrays(**changes))
     with pytest.raises(ValueError, match=COMPACT) as error:
@@ -199,9 +223,16 @@ def small_problem():
     )  # fmt: skip
 
 
-@pytest.mark.parametrize(("mechanism", "count"), [
-    ("gat", 684_177), ("gatv2", 679_057), ("dpgat", 1_329_297), ("gcn", 675_985), ("gin", 1_003_153),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("mechanism", "count"),
+    [
+        ("gat", 684_177),
+        ("gatv2", 679_057),
+        ("dpgat", 1_329_297),
+        ("gcn", 675_985),
+        ("gin", 1_003_153),
+    ],
+)
 def test_the_number_of_parameters_is_that_of_the_released_code(mechanism, count):
     benchmark = QM9.with_settings(QM9.base(mechanism))
     network = benchmark.network.build(small_problem(), mechanism)

@@ -31,7 +31,7 @@ def take_rows(x: Tensor, rows: UsedRows) -> Tensor:  # [*, N, in] -> [*, U, in]
 
 
 def project_rows(x: Tensor, weight: Tensor, bias: Tensor | None, rows: UsedRows) -> Tensor:
-    """[*, U, in] -> [*, U, out]: the rows of relation r times weight[r]ᵀ, [R, out, in], + bias[r]"""
+    """[*, U, in] -> [*, U, out]: rows of relation r times weight[r]ᵀ, [R, out, in], + bias[r]"""
     if _is_plain(x) and x.dtype == weight.dtype and bias is None:
         return _ProjectRows.apply(x, weight, rows.offset)  # pyright: ignore[reportReturnType]
     parts = x.split([end - start for start, end in pairwise(rows.offset)], -2)
