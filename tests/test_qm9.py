@@ -144,7 +144,7 @@ BAD = {
 def test_a_bad_molecule_is_one_sentence_with_its_line(name, tmp_path):
     record, message = BAD[name]
     folder = folder_of(tmp_path, valid=[water(), record])
-    with pytest.raises(ValueError, match="valid.jsonl.gz") as error:
+    with pytest.raises(ValueError, match=r"valid\.jsonl\.gz") as error:
         read_qm9(folder)
     assert message in str(error.value)
     assert "\n" not in str(error.value)

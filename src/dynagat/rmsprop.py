@@ -43,22 +43,16 @@ class TFRMSprop(torch.optim.Optimizer):
             with torch.enable_grad():
                 loss = closure()
         for group in self.param_groups:
-            params = [each for each in group["params"] if each.grad is not None]
-            if params:
-                self._update(params, group)
+            for each in group["params"]:
+                if each.grad is not None:
+                    self._update(each, each.grad, group)
         return loss
 
-    def _update(self, params: list[Tensor], group: dict[str, Any]) -> None:
-        for each in params:
-            if not self.state[each]:
-                self.state[each] = {"square": torch.ones_like(each), "step": torch.zeros_like(each)}
-        grads = [each.grad for each in params if each.grad is not None]
-        squares = [self.state[each]["square"] for each in params]
-        steps = [self.state[each]["step"] for each in params]
-        torch._foreach_mul_(squares, group["decay"])
-        torch._foreach_addcmul_(squares, grads, grads, 1 - group["decay"])
-        roots = torch._foreach_add(squares, group["eps"])
-        torch._foreach_sqrt_(roots)
-        torch._foreach_mul_(steps, group["momentum"])
-        torch._foreach_addcdiv_(steps, grads, roots, group["lr"])
-        torch._foreach_sub_(params, steps)
+    def _update(self, parameter: Tensor, grad: Tensor, group: dict[str, Any]) -> None:
+        state = self.state[parameter]
+        if not state:
+            state |= {"square": torch.ones_like(grad), "step": torch.zeros_like(grad)}
+        state["square"].mul_(group["decay"]).addcmul_(grad, grad, value=1 - group["decay"])
+        root = (state["square"] + group["eps"]).sqrt_()
+        state["step"].mul_(group["momentum"]).addcdiv_(grad, root, value=group["lr"])
+        parameter.sub_(state["step"])

@@ -110,8 +110,8 @@ class _TakeRows(torch.autograd.Function):
 
     @staticmethod
     @torch.autograd.function.once_differentiable
-    def backward(ctx, dout):
-        dout, rows = dout.contiguous(), ctx.rows
+    def backward(ctx, *grads):
+        dout, rows = grads[0].contiguous(), ctx.rows
         dx = empty((ctx.num_nodes, dout.shape[1]), dout.dtype)
         kernels.sum_rows(
             dout.data_ptr(), *dout.shape, rows.number.data_ptr(), ctx.num_nodes,
@@ -136,8 +136,8 @@ class _ProjectRows(torch.autograd.Function):
 
     @staticmethod
     @torch.autograd.function.once_differentiable
-    def backward(ctx, dout):
-        x, weight = ctx.saved_tensors
+    def backward(ctx, *grads):
+        (dout,), (x, weight) = grads, ctx.saved_tensors
         needs_x, needs_weight, _ = ctx.needs_input_grad
         dx = empty(x.shape, x.dtype) if needs_x else None
         dweight = torch.empty_like(weight) if needs_weight else None
