@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from bench import contenders, importing, isolation, training
+from bench import contenders, importing, isolation, relational, training
 from bench.__main__ import FULL_PATH, choose, main
 from bench.cases import FULL, QUICK, Case, Effort, make_cases
 from bench.contenders import draw_inputs, start
@@ -413,7 +413,10 @@ def test_the_report_and_its_figure_are_written_next_to_the_records(tmp_path: Pat
 
 
 @pytest.mark.parametrize("mechanism", ["gat", "gatv2"])
-def test_the_network_for_molecules_equals_its_peer_and_its_parts_are_timed(mechanism) -> None:
+def test_the_network_for_molecules_equals_its_peer_and_its_parts_are_timed(
+    mechanism: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(relational, "SQUARE", 64)
     case = tiny("relational", graph=Molecules(6), mechanism=mechanism)
     records = {(each.contender, each.quantity): each for each in measure(case).records}
     assert records["pyg", "difference"].median < 1e-5
