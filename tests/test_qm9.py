@@ -16,6 +16,7 @@ from dynagat.benchmarks.qm9_report import learning_curves, relative
 from dynagat.data.collection import collection_of
 from dynagat.data.molecules import BOND, GRAPH
 from dynagat.data.qm9 import COMPACT, TARGETS, read_compact, read_jsonl, read_qm9
+from dynagat.data.statistics import describe
 from dynagat.data.store import NODE
 from dynagat.experiment import as_published, run
 from dynagat.graph import Graph
@@ -61,6 +62,7 @@ def test_molecules_become_one_graph_with_bonds_in_both_directions(tmp_path):
     big = water(7, graph=[[0, 2, 1], [1, 3, 2], [0, 4, 2]])
     data = read_qm9(folder_of(tmp_path, train=[water(5), big]))
     assert data.nodes[GRAPH].arrays["id"].tolist() == [5, 7, 1, 1]
+    assert describe(data).balance.unknown == 0
     assert {part: index.tolist() for part, index in data.split.items()} == {
         "train": [0, 1], "valid": [2], "test": [3]
     }  # fmt: skip
