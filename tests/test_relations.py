@@ -72,7 +72,7 @@ def test_relations_are_named_in_the_table_in_records_and_at_a_glance():
     masses = (each["heads"][1]["by_relation"][2]["uniform"] for each in (stored, brief))
     assert list(masses) == pytest.approx([1 / 3, 1 / 3], abs=1e-5)
     assert "relation 3" in str(how_attentive(layer, given))
-    with pytest.raises(ValueError, match="relations must have 4 names, .* but has 2"):
+    with pytest.raises(ValueError, match=r"relations must have 4 names, .* but has 2"):
         how_attentive(layer, given, relations=NAMES[:2])
 
 

@@ -12,6 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from dynagat.data.collection import Pack
+from dynagat.data.molecules import Molecule
 from dynagat.prediction.prediction import MicroscopeInput, Prediction
 
 MICROSCOPE_GRAPHS = 64  # that the microscope runs on
@@ -77,5 +78,11 @@ class PackedPrediction(Prediction):
 
     def microscope_input(self) -> MicroscopeInput:
         """The first test graphs."""
-        graphs = self.problem.split["test"][:MICROSCOPE_GRAPHS]
-        return MicroscopeInput(self.inputs(self._pack(graphs)))
+        pack = self._pack(self.problem.split["test"][:MICROSCOPE_GRAPHS])
+        names = self.problem.collection.relation_names
+        marks = {} if names is None else {"relations": names}
+        return MicroscopeInput(self.inputs(pack), marks, self.molecules(pack))
+
+    def molecules(self, pack: Pack) -> dict[int, Molecule]:
+        """The graphs as molecules, by their first node; empty if they are none."""
+        return {}
