@@ -77,8 +77,10 @@ class PackedPrediction(Prediction):
         return out, self.problem.y[graphs]
 
     def microscope_input(self) -> MicroscopeInput:
-        """The first test graphs."""
-        pack = self._pack(self.problem.split["test"][:MICROSCOPE_GRAPHS])
+        """Some test graphs, at equal distances: neighbours in a data set are often alike."""
+        test = self.problem.split["test"]
+        step = max(1, len(test) // MICROSCOPE_GRAPHS)
+        pack = self._pack(test[::step][:MICROSCOPE_GRAPHS])
         names = self.problem.collection.relation_names
         marks = {} if names is None else {"relations": names}
         return MicroscopeInput(self.inputs(pack), marks, self.molecules(pack))
