@@ -12,6 +12,7 @@ from dynagat.benchmarks import BENCHMARKS
 from dynagat.cli import app
 from dynagat.data.collection import GraphCollection
 from dynagat.experiment import Store, run
+from dynagat.prediction import packed
 from dynagat.training import Schedule
 from tests.toys import candidates, graphs, links, nodes
 
@@ -176,3 +177,12 @@ def test_a_toy_benchmark_is_one_short_file(name):
     module = {"toy-nodes": nodes, "toy-graphs": graphs, "toy-links": links}.get(name, candidates)
     with open(module.__file__) as file:
         assert len(file.readlines()) <= 80
+
+
+def test_the_microscope_runs_on_test_graphs_at_equal_distances(monkeypatch):
+    monkeypatch.setattr(packed, "MICROSCOPE_GRAPHS", 4)
+    toy = graphs.BENCHMARK
+    problem = replace(toy.data.load(0), molecule=str)  # of four atoms each; 40 to 59 are test
+    given = toy.task.prepare(problem, toy.schedule).microscope_input()
+    assert given.molecules == {0: "40", 4: "45", 8: "50", 12: "55"}
+    assert given.marks == {}

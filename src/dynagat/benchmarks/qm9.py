@@ -18,7 +18,7 @@ from dynagat.benchmarks.qm9_report import extras
 from dynagat.benchmarks.relational_stack import RelationalStack
 from dynagat.data.catalog import CATALOG, load
 from dynagat.data.collection import collection_of
-from dynagat.data.molecules import CHARGE, GRAPH
+from dynagat.data.molecules import CHARGE, GRAPH, molecule_of
 from dynagat.data.qm9 import TARGETS
 from dynagat.data.store import NODE, SPLITS, stored_names, tensor
 from dynagat.experiment import Benchmark, Published, departure
@@ -74,6 +74,7 @@ class MoleculeData:
             "regression",
             len(names),
             own_metric=replace(ERROR_RATIO, function=partial(error_ratio, factors=factors)),
+            molecule=partial(molecule_of, data),
         )
 
     def missing(self) -> str | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Literal, final
 
@@ -10,6 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from dynagat.data.collection import GraphCollection, Pack
+from dynagat.data.molecules import Molecule
 from dynagat.data.store import SPLITS
 from dynagat.metrics import ACCURACY, MEAN_ABSOLUTE_ERROR, Metric
 from dynagat.nn.network import Neighbourhood
@@ -32,6 +33,7 @@ class GraphProblem:
     edge_attr: Tensor | None = None  # [E, features]
     self_loops: bool = True
     own_metric: Metric | None = None  # default: that of METRICS
+    molecule: Callable[[int], Molecule] | None = None  # a graph by its number, if it is one
 
     @property
     def metric(self) -> Metric:
@@ -82,6 +84,11 @@ class GraphPrediction(PackedPrediction):
         own = None if edge_attr is None else edge_attr[pack.edges]
         near = Neighbourhood(pack.graph, edge_attr=own)
         return self.problem.x[pack.nodes], near, pack.node_graph, len(pack.graphs)
+
+    def molecules(self, pack: Pack) -> dict[int, Molecule]:
+        molecule = self.problem.molecule
+        pairs = zip(pack.starts.tolist(), pack.graphs.tolist(), strict=False)  # starts: one more
+        return {} if molecule is None else {first: molecule(graph) for first, graph in pairs}
 
     def mean_loss(self, out: Tensor, target: Tensor) -> Tensor:
         """Cross-entropy, or half the mean squared error."""

@@ -12,6 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from dynagat.data.collection import Pack
+from dynagat.data.molecules import Molecule
 from dynagat.prediction.prediction import MicroscopeInput, Prediction
 
 MICROSCOPE_GRAPHS = 64  # that the microscope runs on
@@ -76,6 +77,14 @@ class PackedPrediction(Prediction):
         return out, self.problem.y[graphs]
 
     def microscope_input(self) -> MicroscopeInput:
-        """The first test graphs."""
-        graphs = self.problem.split["test"][:MICROSCOPE_GRAPHS]
-        return MicroscopeInput(self.inputs(self._pack(graphs)))
+        """Some test graphs, at equal distances: neighbours in a data set are often alike."""
+        test = self.problem.split["test"]
+        step = max(1, len(test) // MICROSCOPE_GRAPHS)
+        pack = self._pack(test[::step][:MICROSCOPE_GRAPHS])
+        names = self.problem.collection.relation_names
+        marks = {} if names is None else {"relations": names}
+        return MicroscopeInput(self.inputs(pack), marks, self.molecules(pack))
+
+    def molecules(self, pack: Pack) -> dict[int, Molecule]:
+        """The graphs as molecules, by their first node; empty if they are none."""
+        return {}

@@ -12,6 +12,7 @@ from torch import nn
 from dynagat.analysis.attentive import Attentiveness, how_attentive
 from dynagat.analysis.checkpoint import load_into, read_checkpoint, read_data
 from dynagat.analysis.exposed import read_exposed
+from dynagat.data.molecules import Molecule
 from dynagat.experiment import Benchmark, Record, Store, revive
 from dynagat.experiment.settings import flat, values_of
 from dynagat.experiment.store import StoreError
@@ -30,6 +31,7 @@ class Subject:
     data: Any
     options: dict[str, Any] = field(default_factory=dict)  # options of how_attentive
     names: list[str] | None = None  # of the nodes
+    molecules: Mapping[int, Molecule] = field(default_factory=dict)  # by their first node
 
     def analyse(self) -> Attentiveness:
         return how_attentive(self.model, self.data, **self.options)
@@ -70,7 +72,13 @@ def of_run(record: Record, store: Store, benchmark: Benchmark) -> Subject:
         )
     recorded = benchmark.as_recorded(record)
     network, given = revive(recorded, record.mechanism, record.seed, weights)
-    return Subject(title_of(record, benchmark), network, given.inputs, dict(given.marks))
+    options, molecules = dict(given.marks), given.molecules
+    names = [
+        f"{element}{atom} of {each.name}"
+        for each in molecules.values() for atom, element in enumerate(each.elements)
+    ]  # fmt: skip
+    title = title_of(record, benchmark)
+    return Subject(title, network, given.inputs, options, names or None, molecules)
 
 
 def find_run(
