@@ -13,7 +13,7 @@ import torch
 
 from dynagat.benchmarks.qm9 import ERROR_RATIO, FACTORS, QM9
 from dynagat.benchmarks.qm9_report import learning_curves, relative
-from dynagat.data.collection import collection_of
+from dynagat.data.collection import GraphCollection, collection_of
 from dynagat.data.molecules import BOND, GRAPH
 from dynagat.data.qm9 import COMPACT, TARGETS, read_compact, read_jsonl, read_qm9
 from dynagat.data.statistics import describe
@@ -76,6 +76,20 @@ def test_molecules_become_one_graph_with_bonds_in_both_directions(tmp_path):
     both = bonds | {(b, kind, a) for a, kind, b in bonds}
     assert set(edges) == both | {(n, 0, n) for n in range(6)}
     assert pack.node_graph.tolist() == [0, 0, 0, 1, 1, 1]
+
+
+def test_self_loops_are_the_same_whether_a_graph_has_some_or_not():
+    offset, edges = torch.tensor([0, 2, 4]), torch.tensor([[0, 1, 3], [1, 1, 2]])
+    relation = torch.tensor([1, 2, 1])
+    for kept in (slice(0, 3, 2), slice(None)):  # without the loop of node 1, and with it
+        query, key = edges[:, kept]
+        ends = torch.tensor([0, int((query < 2).sum()), len(query)])
+        graphs = GraphCollection(offset, ends, query, key, relation[kept], 3)
+        packed = graphs.pack(torch.tensor([1, 0]), self_loops=True).graph
+        expected = graphs.pack(torch.tensor([1, 0])).graph.with_self_loops()
+        pairs = zip(packed.tensors, expected.tensors, strict=True)
+        assert all(torch.equal(one, other) for one, other in pairs)
+        assert packed.num_edges == expected.num_edges
 
 
 @needs_data

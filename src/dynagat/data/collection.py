@@ -59,6 +59,10 @@ class GraphCollection:
     def num_nodes(self) -> Tensor:  # [G]
         return self.node_offset.diff()
 
+    @cached_property
+    def has_loops(self) -> bool:
+        return bool((self.query_index == self.key_index).any())
+
     @property
     def edge_graph(self) -> Tensor:  # [E]
         """The graph of each edge."""
@@ -74,15 +78,19 @@ class GraphCollection:
         edge_counts = self.edge_offset.diff()[graphs]
         edges = _ranges(self.edge_offset[graphs], edge_counts)
         shift = (starts[:-1] - self.node_offset[graphs]).repeat_interleave(edge_counts)
+        query, key = self.query_index[edges] + shift, self.key_index[edges] + shift
+        relation = None if self.relation is None else self.relation[edges]
+        if self_loops and not self.has_loops:  # added here, the edges are grouped only once
+            loop = torch.arange(int(starts[-1]))
+            query, key = torch.cat([query, loop]), torch.cat([key, loop])
+            if relation is not None:
+                relation = torch.cat([relation, torch.zeros_like(loop)])
+        count = self.num_relations
         graph = Graph.from_edges(
-            self.query_index[edges] + shift,
-            self.key_index[edges] + shift,
-            int(starts[-1]),
-            relation=None if self.relation is None else self.relation[edges],
-            num_relations=self.num_relations,
+            query, key, int(starts[-1]), relation=relation, num_relations=count
         )
         return Pack(
-            graph=graph.with_self_loops() if self_loops else graph,
+            graph=graph.with_self_loops() if self_loops and self.has_loops else graph,
             graphs=graphs,
             nodes=_ranges(self.node_offset[graphs], sizes),
             edges=edges,
