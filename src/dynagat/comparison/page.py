@@ -15,7 +15,7 @@ from dynagat.comparison.results import (
 )
 from dynagat.experiment.settings import flat
 from dynagat.files import write_text
-from dynagat.prediction.nodes import METRICS
+from dynagat.metrics import METRICS
 from dynagat.report import wording
 from dynagat.report.page import render_part, template
 from dynagat.report.parts import Facts, Figure, Part

@@ -15,8 +15,8 @@ from dynagat.data.store import GraphData
 from dynagat.experiment import Benchmark, Job
 from dynagat.experiment.benchmark import Settings
 from dynagat.experiment.settings import parse_settings, with_values
-from dynagat.metrics import ACCURACY, MACRO_F1, ROC_AUC, Metric, find_metric
-from dynagat.prediction.nodes import METRICS, NodePrediction, NodeTask
+from dynagat.metrics import ACCURACY, MACRO_F1, METRICS, ROC_AUC, Metric, find_metric
+from dynagat.prediction.nodes import NodePrediction, NodeTask
 from dynagat.report.wording import count, size
 
 MANY_LABELS = 20_000  # training nodes, from which a wider network is used

@@ -12,6 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from dynagat.data.collection import Pack
+from dynagat.metrics import Metric
 from dynagat.prediction.prediction import MicroscopeInput, Prediction
 
 MICROSCOPE_GRAPHS = 64  # that the microscope runs on
@@ -61,19 +62,25 @@ class PackedPrediction(Prediction):
 
     def loss(self, network: nn.Module, batch: Pack) -> tuple[Tensor, float]:
         out, target = self.run(network, batch), self.problem.y[batch.graphs]
-        return self.mean_loss(out, target), self.metric.function(out.detach(), target)
+        return self.mean_loss(out, target), self.value(self.metric, out.detach(), target)
 
     def evaluate(self, network: nn.Module, part: str) -> tuple[float, float]:
         out, target = self.predict(network, part)
-        return self.metric.function(out, target), float(self.mean_loss(out, target))
+        return self.value(self.metric, out, target), float(self.mean_loss(out, target))
 
-    @torch.no_grad()
+    def value(self, metric: Metric, out: Tensor, target: Tensor) -> float:
+        return metric.function(out, target)
+
     def predict(self, network: nn.Module, part: str) -> tuple[Tensor, Tensor]:
         """Output of the network and targets of a part of the graphs."""
-        network.eval()
         graphs = self.problem.split[part]
-        out = torch.cat([self.run(network, pack) for pack in self._packs(graphs)])
-        return out, self.problem.y[graphs]
+        return self.outputs(network, graphs), self.problem.y[graphs]
+
+    @torch.no_grad()
+    def outputs(self, network: nn.Module, graphs: Tensor) -> Tensor:
+        """[graphs, out]"""
+        network.eval()
+        return torch.cat([self.run(network, pack) for pack in self._packs(graphs)])
 
     def microscope_input(self) -> MicroscopeInput:
         """The first test graphs."""

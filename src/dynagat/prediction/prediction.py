@@ -63,3 +63,21 @@ class Prediction(ABC):
     def exhibits(self, network: nn.Module) -> dict[str, Any]:
         """What a benchmark's figures are drawn from, as plain lists."""
         return {}
+
+
+def balanced_weights(y: Tensor, num_classes: int) -> Tensor:
+    """[num_classes]: rows / (classes × rows of the class), so that every class counts alike."""
+    return len(y) / (num_classes * torch.bincount(y, minlength=num_classes).clamp_min(1).float())
+
+
+def variety(kind: str, out: Tensor) -> dict[str, float]:
+    """What shows that a network predicts the same for every test row."""
+    if kind != "classification":
+        return {"test_output_std": _spread(out if kind == "regression" else out.sigmoid())}
+    classes = float(out.argmax(-1).unique().numel())
+    return {"test_output_std": _spread(out.softmax(-1)), "test_predicted_classes": classes}
+
+
+def _spread(out: Tensor) -> float:
+    """Standard deviation over the rows of the output that varies most."""
+    return float(out.double().std(0, correction=0).max())
