@@ -87,6 +87,39 @@ def read_molecules(
     )
 
 
+def molecules_of(smiles: Sequence[str]) -> GraphData:
+    """The molecules of a list of SMILES; a ValueError if one can't be used."""
+    each = []
+    for n, text in enumerate(smiles):
+        try:
+            each.append(read_smiles(text))
+        except SmilesError as error:
+            raise ValueError(
+                f"smiles[{n}] is {shown(text)}, which can't be used: {error}"
+            ) from None
+    if not each:
+        raise ValueError("smiles must hold at least one molecule, but is empty")
+    arrays = _arrays([(one.atoms.features(), one.bonds) for one in each], smiles)
+    about = {"smiles": None, "rows": len(each), "skipped": 0, "first_skipped": []}
+    return molecules(
+        "molecules", **arrays, y=None, split={}, task={}, source="a list of SMILES", molecules=about
+    )
+
+
+def _arrays(
+    graphs: Sequence[tuple[np.ndarray, np.ndarray]], texts: Sequence[str]
+) -> dict[str, Any]:
+    """Arguments of `molecules`, from the features and the bonds of each."""
+    features, bonds = zip(*graphs, strict=True)
+    return {
+        "x": np.concatenate(features),
+        "num_atoms": np.array([len(each) for each in features]),
+        "bonds": np.concatenate(bonds),
+        "num_bonds": np.array([len(each) for each in bonds]),
+        "ids": Texts.of(texts),
+    }
+
+
 @dataclass
 class _Reader:
     """Reads a table once. A row that is skipped counts as one without a target."""
@@ -97,9 +130,8 @@ class _Reader:
     part: Coding | None
     rows: int = 0
     readable: list[int] = field(default_factory=list)  # rows
-    texts: list[str] = field(default_factory=list)  # of the readable rows, and so on
-    features: list[np.ndarray] = field(default_factory=list)
-    bonds: list[np.ndarray] = field(default_factory=list)
+    texts: list[str] = field(default_factory=list)  # of the readable rows
+    graphs: list[tuple[np.ndarray, np.ndarray]] = field(default_factory=list)  # features, bonds
     errors: list[str] = field(default_factory=list)  # the first ones
 
     @classmethod
@@ -127,7 +159,7 @@ class _Reader:
             self.rows += len(cells)
         if not self.rows:
             raise TableError(f"{self.file.path} has a header, but no rows")
-        if not self.features:
+        if not self.texts:
             place = f"{self.file.path}: column {self.column!r}"
             raise TableError(f"{place} holds no molecule that can be read, as in {self.errors[0]}")
 
@@ -146,18 +178,10 @@ class _Reader:
             return False
         self.readable.append(row)
         self.texts.append(text)
-        self.features.append(molecule.atoms.features())
-        self.bonds.append(molecule.bonds)
+        self.graphs.append((molecule.atoms.features(), molecule.bonds))
         return True
 
     def arrays(self, kept: np.ndarray | None = None) -> dict[str, Any]:
         """Arguments of `molecules`; of the rows where kept [rows] is true."""
         chosen = [n for n, row in enumerate(self.readable) if kept is None or kept[row]]
-        features, bonds = ([each[n] for n in chosen] for each in (self.features, self.bonds))
-        return {
-            "x": np.concatenate(features),
-            "num_atoms": np.array([len(each) for each in features]),
-            "bonds": np.concatenate(bonds),
-            "num_bonds": np.array([len(each) for each in bonds]),
-            "ids": Texts.of(self.texts[n] for n in chosen),
-        }
+        return _arrays([self.graphs[n] for n in chosen], [self.texts[n] for n in chosen])

@@ -24,9 +24,11 @@ GRAPH = "graph"  # type of the nodes that stand for whole graphs
 BOND = (NODE, "bond", NODE)
 BOND_TYPES = ("single", "double", "triple", "aromatic")  # types 1 to 4
 ELEMENTS = {1: "H", 6: "C", 7: "N", 8: "O", 9: "F"}
+MORE_ELEMENTS = {5: "B", 14: "Si", 15: "P", 16: "S", 17: "Cl", 34: "Se", 35: "Br", 53: "I"}
+SYMBOLS = ELEMENTS | MORE_ELEMENTS
 HYBRIDS = 4  # sp, sp2, sp3, none
 NUM_FEATURES = 15
-CHARGE = 6  # the column of the partial charge
+NUMBER, CHARGE = 5, 6  # the columns of the atomic number and the partial charge
 
 
 @dataclass(frozen=True, eq=False)

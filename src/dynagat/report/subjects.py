@@ -60,14 +60,20 @@ def of_checkpoint(path: Path, data: Path | None) -> Subject:
     return Subject(path.name, model, inputs, options)
 
 
-def of_run(record: Record, store: Store, benchmark: Benchmark) -> Subject:
-    """The network of a finished run, with the weights that the store keeps."""
+def weights_of(record: Record, store: Store) -> bytes:
+    """The weights of a finished run; a StoreError if the store has none."""
     weights = store.weights(record.key)
     if weights is None:
         raise StoreError(
             f"store {store.path} has no weights of run {record.key[:8]}: it was imported, or made "
             "by an older dynagat; run it again in another store"
         )
+    return weights
+
+
+def of_run(record: Record, store: Store, benchmark: Benchmark) -> Subject:
+    """The network of a finished run, with the weights that the store keeps."""
+    weights = weights_of(record, store)
     recorded = benchmark.as_recorded(record)
     network, given = revive(recorded, record.mechanism, record.seed, weights)
     return Subject(title_of(record, benchmark), network, given.inputs, dict(given.marks))
