@@ -63,7 +63,7 @@ OWN_MOLECULES = Benchmark(
     network=MoleculeStack(dim=64, heads=HEADS, layers=4),
     task=GraphTask(max_nodes=2_000),
     schedule=Schedule(
-        lr=0.001,
+        lr=0.002,
         max_rounds=150,
         patience=20,
         lr_patience=8,
@@ -78,6 +78,6 @@ OWN_MOLECULES = Benchmark(
         "heads": (1, 4, 8),
         "layers": (2, 4, 8),
         "dropout": (0.0, 0.1, 0.3),
-        "lr": (0.0003, 0.001, 0.003),
+        "lr": (0.0005, 0.002, 0.005),
     },
 )

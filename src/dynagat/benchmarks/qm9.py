@@ -31,7 +31,7 @@ from dynagat.training import Schedule
 Target = Literal[
     "mu", "alpha", "homo", "lumo", "gap", "r2", "zpve", "u0", "u", "h", "g", "cv", "omega", "all"
 ]
-FACTORS = dict(
+FACTORS: dict[str, float] = dict(
     zip(
         TARGETS,
         (0.066513725, 0.012235489, 0.071939046, 0.033730778, 0.033486113, 0.004278493, 0.001330901,
@@ -62,7 +62,7 @@ class MoleculeData:
         data = load(self.dataset)
         names = self._names
         columns = [data.task["targets"].index(name) for name in names]
-        x = tensor(data.nodes[NODE].arrays["x"])
+        x = _features(data)
         if self.features == "smiles":
             x = x.clone()
             x[:, CHARGE] = 0
@@ -70,7 +70,7 @@ class MoleculeData:
         return GraphProblem(
             collection_of(data),
             x,
-            tensor(data.nodes[GRAPH].arrays["y"])[:, columns],
+            tensor(np.asarray(data.y))[:, columns],
             {part: tensor(data.split[part]) for part in SPLITS},
             "regression",
             len(names),
@@ -84,7 +84,7 @@ class MoleculeData:
                 "a run with features=own needs partial charges, which a SMILES lacks; train one "
                 "with --set features=smiles"
             )
-        x, graphs = tensor(data.nodes[NODE].arrays["x"]), collection_of(data)
+        x, graphs = _features(data), collection_of(data)
         strange = x[:, : len(ELEMENTS)].sum(1) == 0
         if strange.any():
             atom = int(strange.nonzero()[0])
@@ -112,6 +112,10 @@ class MoleculeData:
         if self.dataset in stored_names() or entry is None or entry.raw() is not None:
             return None
         return entry.how
+
+
+def _features(data: GraphData) -> Tensor:
+    return tensor(np.asarray(data.nodes[NODE].arrays["x"]))
 
 
 @dataclass(frozen=True)

@@ -49,7 +49,10 @@ class MoleculeModel(Model):
 
     def outputs(self, data: GraphData) -> Tensor:
         """[G, out]: output of the network."""
-        graphs, x = collection_of(data), atom_inputs(tensor(data.nodes[NODE].arrays["x"]))
+        graphs, x = (
+            collection_of(data),
+            atom_inputs(tensor(np.asarray(data.nodes[NODE].arrays["x"]))),
+        )
         problem = GraphProblem(graphs, x, torch.empty(0), {}, self.task["kind"], 0)
         prediction = GraphPrediction(problem, GraphTask())
         return prediction.outputs(self.network, torch.arange(len(graphs)))

@@ -14,7 +14,7 @@ from dynagat.experiment.benchmark import Settings
 from dynagat.prediction.graphs import GraphTask
 from dynagat.report.wording import count
 
-STEPS = 20  # of an epoch, where that many batches are of a usual size
+STEPS = 10  # of an epoch, if its batches are then neither small nor large
 SMALLEST, LARGEST = 500, 10_000  # atoms of a batch
 MANY = 20_000  # training molecules, from which a wider network and fewer epochs are used
 

@@ -81,7 +81,7 @@ def graph_problem(data: GraphData) -> GraphProblem:
         y = ((y.double() - mean) / std).float()[:, None]
     return GraphProblem(
         collection_of(data),
-        tensor(data.nodes[NODE].arrays["x"]),
+        tensor(np.asarray(data.nodes[NODE].arrays["x"])),
         y,
         split,
         kind,
