@@ -134,12 +134,16 @@ def test_further_elements_are_told_apart():
     assert inputs[:, 15:].argmax(1).tolist() == [3, 6]
 
 
-def test_molecules_without_a_part_or_with_one_target_are_refused(tmp_path):
+def test_molecules_without_a_part_or_without_one_target_are_refused(tmp_path):
     data = read_molecules(written(tmp_path), smiles="molecule", target="weight")
     with pytest.raises(ValueError, match="has no molecules for test in its split"):
         graph_problem(replace(data, split={**data.split, "test": np.empty(0, np.int64)}))
     with pytest.raises(ValueError, match="must have a target for its molecules, but has None"):
         graph_problem(read_molecules(written(tmp_path), smiles="molecule"))
+    both = np.stack([data.y, data.y], 1)
+    graphs = replace(data.nodes[GRAPH], arrays={**data.nodes[GRAPH].arrays, "y": both})
+    with pytest.raises(ValueError, match="must have one target, but has 2"):
+        graph_problem(replace(data, nodes={**data.nodes, GRAPH: graphs}))
     assert "--set graph=NAME" in OWN_MOLECULES.data.missing()
 
 
@@ -148,6 +152,8 @@ def test_molecules_without_a_part_or_with_one_target_are_refused(tmp_path):
     [
         (("--graphs", "m.csv", "--target", "y"), "--smiles is missing"),
         (("--graphs", "m.csv", "--smiles", "s"), "--target is missing: the column of the molec"),
+        (("cora", "--smiles", "s"), "--smiles names a column of --graphs, which is missing"),
+        (("--graphs", "m.csv", "--smiles", "s", "--target", "y", "--id", "n"), "--id is for"),
         (("cora", "--graphs", "m.csv"), "takes the name of a graph, or --edges and --nodes, or"),
     ],
 )  # fmt: skip

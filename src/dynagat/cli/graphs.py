@@ -112,6 +112,8 @@ def _data(
         raise ValueError(
             "compare takes the name of a graph, or --edges and --nodes, or --graphs and --smiles"
         )
+    if smiles is not None and graphs is None:
+        raise ValueError("--smiles names a column of --graphs, which is missing")
     if name is not None:
         return load(name)
     if tables.target is None:
@@ -129,6 +131,10 @@ def _molecules(graphs: Path, smiles: str | None, tables: TableOptions) -> Any:
 
     if smiles is None:
         raise ValueError("--smiles is missing: the column of the molecules")
+    for name in ("key", "query", "node_id", "directed", "ignore"):
+        if getattr(tables, name):
+            option = name.removeprefix("node_")
+            raise ValueError(f"--{option} is for --edges and --nodes, not for --graphs")
     return read_molecules(
         graphs,
         smiles=smiles,

@@ -73,6 +73,8 @@ def graph_problem(data: GraphData) -> GraphProblem:
         if not len(split.get(part, ())):
             raise ValueError(f"{data.name} has no molecules for {part} in its split")
     y, mean, std = tensor(np.asarray(data.y)), 0.0, 1.0
+    if y.ndim > 1:
+        raise ValueError(f"{data.name} must have one target, but has {y.shape[1]}")
     if kind == "regression":
         train = y[split["train"]].double()
         mean, std = float(train.mean()), float(train.std(correction=0))
