@@ -18,7 +18,7 @@ demo-speed: $(VENV)/bench
 	$(BIN)/python -m bench --demo
 
 test: $(VENV)/test sanitize chromium
-	$(BIN)/python -m pytest
+	OMP_WAIT_POLICY=passive $(BIN)/python -m pytest -n 2 --dist worksteal
 
 check: $(VENV)/check
 	$(BIN)/ruff check src tests bench examples

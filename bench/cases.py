@@ -156,6 +156,7 @@ def make_cases(sizes: Sizes) -> list[Case]:
         *_sampling_cases(sizes),
         *_import_cases(sizes),
         *_training_cases(sizes),
+        *_relational_cases(sizes),
     ]
     compiled = [case.name for case in cases if "*" in sizes.compiled or case.name in sizes.compiled]
     return [replace(case, compiles=case.name in compiled) for case in cases]
@@ -205,4 +206,13 @@ def _training_cases(sizes: Sizes) -> list[Case]:
     return [
         Case(name=f"training-{name}", graph=graph, benchmark=name, **settings)
         for name, graph in sizes.training.items()
+    ]
+
+
+def _relational_cases(sizes: Sizes) -> list[Case]:
+    settings = {"group": "relational", "graph": sizes.batches["molecules"]}
+    settings |= {"heads": 8, "channels": 16, "contenders": ("dynagat", "pyg"), "in_dim": 15}
+    return [
+        Case(name=f"qm9-{mechanism}", mechanism=mechanism, effort=sizes.effort, **settings)
+        for mechanism in ("gatv2", "gat")
     ]

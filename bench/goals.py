@@ -106,6 +106,8 @@ SAMPLING = Lowest(
 IMPORTERS = ("dynagat", "dynagat, to a folder")
 IMPORT_SECONDS = Highest("time", IMPORTERS, "seconds")
 IMPORT_MEMORY = Highest("peak memory / size of the arrays", IMPORTERS, "peak over arrays")
+GEMM = Ratio("products / product of large matrices", "dynagat", "machine", "flops")
+EPOCH = Highest("epoch of QM9", ("dynagat",), "epoch")
 
 GOALS = (
     Goal("layers", EAGER, geometric_mean, "≥", 16),
@@ -127,4 +129,7 @@ GOALS = (
     Goal("walks", WALKS, min, "≥", 1),
     Goal("import", IMPORT_SECONDS, max, "≤", 30, " s"),
     Goal("import", IMPORT_MEMORY, max, "≤", 3),
+    Goal("relational", EAGER, min, "≥", 4),
+    Goal("relational", EPOCH, max, "≤", 90, " s"),
+    Goal("relational", GEMM, min, "≥", 0.8),
 )

@@ -1,4 +1,4 @@
-"""Measuring: turns a case into records. Contenders take turns, so that all see the same noise."""
+"""Measuring: turns a case into records."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ import math
 import mmap
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Generator, Tensor
 
-from bench.cases import Case, Effort
+from bench.cases import Case
 from bench.contenders import Contender, draw_inputs, start, start_dynagat
 from bench.graphs import Recipe
 from bench.importing import measure_import
 from bench.isolation import OutOfTime, reason_of, time_limit
 from bench.memory import measure_memory
 from bench.records import Entry, Record
+from bench.relational import measure_molecules
 from bench.sampling import (
     NEIGHBOURS,
     WALKS,
@@ -30,6 +30,7 @@ from bench.sampling import (
     start_sampler,
 )
 from bench.training import measure_training
+from bench.trials import Trial, alternation, repetitions, seconds_of, time_trials
 from dynagat import GATv2Conv, Graph, capture, how_attentive, ops
 from dynagat.native import kernels
 
@@ -38,14 +39,6 @@ from dynagat.native import kernels
 TOLERANCE = 1e-2
 FLOOR_PASSES = 4  # keys in forward and backward; queries and output gradients in backward
 THREADS = (1, 2)
-
-
-@dataclass(frozen=True)
-class Trial:
-    """What is timed: run(prepare()), without the time of prepare()."""
-
-    run: Callable[[Any], Any]
-    prepare: Callable[[], Any] = lambda: None
 
 
 def measure(case: Case) -> Entry:
@@ -75,7 +68,7 @@ def measure_layers(case: Case) -> Iterator[Record]:
             yield Record(name, "step", reason=f"its results differ from {expected[0]}")
             continue
         trials[name] = Trial(contender.step, contender.prepare)
-        durations[name] = _duration(trials[name]) if name == "compiled" else first
+        durations[name] = seconds_of(trials[name]) if name == "compiled" else first
     yield from time_trials("step", trials, durations, case.effort)
 
 
@@ -157,7 +150,7 @@ def measure_capture(case: Case) -> Iterator[Record]:
         plain = Trial(lambda _: layer(inputs.x, inputs.edge_index))
         yield from _time_all("forward", {"captured": Trial(captured), "plain": plain}, case)
         whole = Trial(lambda _: how_attentive(layer, (inputs.x, inputs.edge_index)))
-        yield Record.rounded("microscope", "seconds", (_duration(whole) for _ in range(3)))
+        yield Record.rounded("microscope", "seconds", (seconds_of(whole) for _ in range(3)))
 
 
 def measure_sampling(case: Case, names: tuple[str, ...] = NEIGHBOURS) -> Iterator[Record]:
@@ -179,7 +172,7 @@ def measure_sampling(case: Case, names: tuple[str, ...] = NEIGHBOURS) -> Iterato
         yield Record.rounded(name, "edge", values)
     if case.pass_seeds:
         whole = Trial(epoch_over(case, rows, case.pass_seeds))
-        yield Record.rounded("dynagat, layered", "pass", [_duration(whole)])
+        yield Record.rounded("dynagat, layered", "pass", [seconds_of(whole)])
 
 
 def measure_walks(case: Case) -> Iterator[Record]:
@@ -211,51 +204,16 @@ MEASURES: Mapping[str, Callable[[Case], Iterator[Record]]] = {
     "walks": measure_walks,
     "import": measure_import,
     "training": measure_training,
+    "relational": measure_molecules,
 }
 
 
 # Trials
 
 
-def time_trials(
-    quantity: str, trials: Mapping[str, Trial], durations: Mapping[str, float], effort: Effort
-) -> Iterator[Record]:
-    """Repeat each trial as often as its duration allows, spread evenly over the whole time."""
-    counts = {name: repetitions(durations[name], effort) for name in trials}
-    seconds: dict[str, list[float]] = {name: [] for name in trials}
-    gc.freeze()  # existing objects are skipped, so that collections between trials are short
-    for name in alternation(counts):
-        seconds[name].append(_duration(trials[name]))
-    gc.unfreeze()
-    for name, values in seconds.items():
-        yield Record.rounded(name, quantity, values)
-
-
-def repetitions(duration: float, effort: Effort) -> int:
-    return min(max(int(effort.seconds / duration), effort.fewest), effort.most)
-
-
-def alternation(counts: Mapping[str, int]) -> list[str]:
-    """Each name `count` times, spread evenly; equal counts give rounds."""
-    turns = [
-        ((turn + 0.5) / count, index, name)
-        for index, (name, count) in enumerate(counts.items())
-        for turn in range(count)
-    ]
-    return [name for _, _, name in sorted(turns)]
-
-
 def _time_all(quantity: str, trials: Mapping[str, Trial], case: Case) -> Iterator[Record]:
-    durations = {name: _duration(trial) for name, trial in trials.items()}  # also the warm-up
+    durations = {name: seconds_of(trial) for name, trial in trials.items()}  # also the warm-up
     return time_trials(quantity, trials, durations, case.effort)
-
-
-def _duration(trial: Trial) -> float:
-    prepared = trial.prepare()
-    gc.collect()
-    begin = time.perf_counter()
-    trial.run(prepared)
-    return time.perf_counter() - begin
 
 
 # What is measured

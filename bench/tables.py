@@ -150,6 +150,24 @@ def training(entries: list[Entry]) -> str:
     return markdown_table([*header, "peak memory, MB"], rows)
 
 
+def relational(entries: list[Entry]) -> str:
+    header = ["", "PyG eager", "dynagat", "eager / ours", "epoch, s", "molecules per s"]
+    header += ["edges per s", "products", "attention", "products, GFLOP/s", "large product"]
+    rows = []
+    for entry in entries:
+        steps = [_milliseconds(entry.find(name, "step")) for name in ("pyg", "dynagat")]
+        step, graphs = entry.median("dynagat", "step"), entry.case["graph"]["num_graphs"]
+        speeds = [MISSING if not step else f"{n / step:,.0f}" for n in (graphs, entry.num_edges)]
+        shares = [entry.median("dynagat", f"share of {each}") for each in ("products", "attention")]
+        speed, peak = (entry.median(name, "flops") for name in ("dynagat", "machine"))
+        cells = [times(entry.ratio("pyg", "dynagat", "step"))]
+        cells += [_fixed(entry.median("dynagat", "epoch"), 0), *speeds]
+        cells += [MISSING if share is None else f"{share:.0%}" for share in shares]
+        cells += [MISSING if each is None else f"{each / 1e9:.0f}" for each in (speed, peak)]
+        rows.append([entry.name, *steps, *cells])
+    return markdown_table(header, rows)
+
+
 # Cells
 
 

@@ -9,6 +9,7 @@
 #include <string>
 
 #include "csr.h"
+#include "dropout.h"
 #include "kernels.h"
 #include "ranking.h"
 #include "saint.h"
@@ -371,6 +372,18 @@ void sum_used_rows(Address table, int64_t table_rows, int64_t width, Address row
   if (!valid) throw nb::value_error("a row is outside the table");
 }
 
+void drop_entries(Address x, Address level, int least, double scale, int64_t count, Address out,
+                  bool is_double, int threads) {
+  nb::gil_scoped_release release;
+  auto* levels = reinterpret_cast<const int16_t*>(level);
+  if (is_double)
+    drop(reinterpret_cast<const double*>(x), levels, int16_t(least), scale, count,
+         reinterpret_cast<double*>(out), threads);
+  else
+    drop(reinterpret_cast<const float*>(x), levels, int16_t(least), float(scale), count,
+         reinterpret_cast<float*>(out), threads);
+}
+
 #define POINTER(name)                                                                    \
   def_prop_rw(#name, [](const Problem& p) { return reinterpret_cast<Address>(p.name); }, \
               [](Problem& p, Address at) { p.name = reinterpret_cast<decltype(p.name)>(at); })
@@ -457,6 +470,8 @@ NB_MODULE(_native, m) {
   m.def("sum_rows", &sum_used_rows, nb::arg("table"), nb::arg("table_rows"), nb::arg("width"),
         nb::arg("rows"), nb::arg("nodes"), nb::arg("relations"), nb::arg("out"),
         nb::arg("is_double"), nb::arg("threads"));
+  m.def("drop", &drop_entries, nb::arg("x"), nb::arg("level"), nb::arg("least"), nb::arg("scale"),
+        nb::arg("count"), nb::arg("out"), nb::arg("is_double"), nb::arg("threads"));
   m.attr("instruction_set") = kernels.name;
   forked_since_load();  // remembers the process id
 }

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from bench import contenders, importing, isolation, training
+from bench import contenders, importing, isolation, relational, training
 from bench.__main__ import FULL_PATH, choose, main
 from bench.cases import FULL, QUICK, Case, Effort, make_cases
 from bench.contenders import draw_inputs, start
@@ -19,7 +19,7 @@ from bench.demo import fit_to_memory, render_demo
 from bench.goals import GOALS
 from bench.graphs import Dictionaries, Hub, Molecules, PowerLaw, Products, Recipe, Uniform
 from bench.isolation import CannotRun, OutOfTime, in_fresh_process, reason_of, time_limit
-from bench.measure import TOLERANCE, alternation, measure, repetitions
+from bench.measure import TOLERANCE, measure
 from bench.memory import RESET, memory_of_steps
 from bench.records import (
     Entry,
@@ -31,6 +31,7 @@ from bench.records import (
 )
 from bench.report import render, render_readme
 from bench.synthetic_ogb import make_ogb
+from bench.trials import alternation, repetitions
 
 from dynagat.data.catalog import CATALOG
 from dynagat.data.store import flat
@@ -409,6 +410,22 @@ def test_the_report_and_its_figure_are_written_next_to_the_records(tmp_path: Pat
     first = path.with_suffix(".svg").read_bytes()
     main(["--report", "--json", str(path)])
     assert path.with_suffix(".svg").read_bytes() == first
+
+
+@pytest.mark.parametrize("mechanism", ["gat", "gatv2"])
+def test_the_network_for_molecules_equals_its_peer_and_its_parts_are_timed(
+    mechanism: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(relational, "SQUARE", 64)
+    case = tiny("relational", graph=Molecules(6), mechanism=mechanism)
+    records = {(each.contender, each.quantity): each for each in measure(case).records}
+    assert records["pyg", "difference"].median < 1e-5
+    assert records["pyg", "step"].values
+    assert records["dynagat", "epoch"].median > records["dynagat", "step"].median
+    shares = [records["dynagat", f"share of {each}"].median for each in ("products", "attention")]
+    assert min(shares) > 0
+    assert sum(shares) < 1
+    assert records["machine", "flops"].median > 0
 
 
 def test_the_committed_page_is_computed_from_the_committed_records() -> None:

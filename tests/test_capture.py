@@ -791,7 +791,7 @@ def test_the_error_for_a_model_without_attention_lists_its_modules() -> None:
     assert_untouched(model)
 
 
-@pytest.mark.parametrize("model", [None, lambda x: x, nn.Linear], ids=str)
+@pytest.mark.parametrize("model", [None, len, nn.Linear], ids=["none", "function", "class"])
 def test_a_model_must_be_a_module(model) -> None:
     kind = type(model).__name__
     with pytest.raises(TypeError, match=rf"must be a torch\.nn\.Module, but is a {kind}"):

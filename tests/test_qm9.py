@@ -12,15 +12,18 @@ import pytest
 import torch
 
 from dynagat.benchmarks.qm9 import ERROR_RATIO, FACTORS, QM9
+from dynagat.benchmarks.qm9_report import learning_curves, relative
 from dynagat.data.collection import collection_of
 from dynagat.data.molecules import BOND, GRAPH
 from dynagat.data.qm9 import COMPACT, TARGETS, read_compact, read_jsonl, read_qm9
+from dynagat.data.statistics import describe
 from dynagat.data.store import NODE
-from dynagat.experiment import run
+from dynagat.experiment import as_published, run
 from dynagat.graph import Graph
 from dynagat.metrics import Metric
 from dynagat.nn.variables import clip_each, variables
 from dynagat.prediction.graphs import GraphProblem
+from dynagat.report.findings import Findings
 from dynagat.rmsprop import TFRMSprop
 
 REAL = Path(os.environ.get("DYNAGAT_DATA", "")) / "qm9"
@@ -59,6 +62,7 @@ def test_molecules_become_one_graph_with_bonds_in_both_directions(tmp_path):
     big = water(7, graph=[[0, 2, 1], [1, 3, 2], [0, 4, 2]])
     data = read_qm9(folder_of(tmp_path, train=[water(5), big]))
     assert data.nodes[GRAPH].arrays["id"].tolist() == [5, 7, 1, 1]
+    assert describe(data).balance.unknown == 0
     assert {part: index.tolist() for part, index in data.split.items()} == {
         "train": [0, 1], "valid": [2], "test": [3]
     }  # fmt: skip
@@ -331,8 +335,9 @@ def test_published_numbers_are_those_of_the_tables():
     assert found["Table 2 with 20 runs", "gatv2", 8, "omega"].mean == 1.09
 
 
-@pytest.mark.parametrize("target", ["homo", "all"])
-def test_a_run_learns_and_keeps_the_best_network(target, tmp_path, monkeypatch):
+@pytest.fixture
+def made(tmp_path, monkeypatch):
+    """A few molecules with random targets in place of QM9."""
     monkeypatch.setenv("DYNAGAT_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv("DYNAGAT_DATA", str(tmp_path / "data"))
     generator = np.random.default_rng(0)
@@ -344,18 +349,41 @@ def test_a_run_learns_and_keeps_the_best_network(target, tmp_path, monkeypatch):
             record["targets"] = [[float(generator.normal())] for _ in range(13)]
             yield record
 
-    folder_of(
-        tmp_path / "data" / "qm9", train=list(some(20)), valid=list(some(5)), test=list(some(5))
-    )
-    settings = QM9.base("gatv2")
+    parts = {"train": list(some(20)), "valid": list(some(5)), "test": list(some(5))}
+    folder_of(tmp_path / "data" / "qm9", **parts)
+
+
+def run_small(mechanism, target="homo"):
+    settings = as_published(QM9.base(mechanism))
     small = replace(
         settings,
         data=replace(settings.data, target=target),
-        network=replace(settings.network, dim=8, heads=2, layers=2),
-        schedule=replace(settings.schedule, max_rounds=3, optimizer="rmsprop", clip_each=True),
+        network=replace(settings.network, dim=8, heads=8, layers=2),
+        schedule=replace(settings.schedule, max_rounds=3),
     )
-    record = run(QM9.with_settings(small), "gatv2", 1)
+    return run(QM9.with_settings(small), mechanism, 1)
+
+
+@pytest.mark.usefixtures("made")
+@pytest.mark.parametrize("target", ["homo", "all"])
+def test_a_run_learns_and_keeps_the_best_network(target):
+    record = run_small("gatv2", target)
     best = min(record.history, key=lambda each: each["valid_loss"])
     assert record.metrics["valid_loss"] == pytest.approx(best["valid_loss"])
     assert math.isfinite(record.metrics["test_error_ratio"])
     assert record.metrics["test_error_ratio"] > 0
+
+
+@pytest.mark.usefixtures("made")
+def test_the_report_has_learning_curves_and_errors_relative_to_gat():
+    records = [run_small(name, target) for name in ("gat", "gatv2") for target in ("homo", "mu")]
+    rows = Findings.of(records, QM9).rows
+    curves = learning_curves(rows)
+    assert all(text in curves for text in ("homo", "mu", "GATv2 (8 heads)", "epoch"))
+    (line,) = relative(rows).lines
+    errors = [each.metrics["test_error_ratio"] for each in records]
+    mean = (errors[2] / errors[0] + errors[3] / errors[1]) / 2 - 1
+    paper = (1.41 / 1.48 + 2.65 / 2.68) / 2 - 1
+    assert line.cells == ("GATv2 (8 heads)", "2", f"{mean:+.1%}", f"{mean:+.1%}", f"{paper:+.1%}")
+    assert relative(rows[:1]) is None
+    assert learning_curves([]) is None

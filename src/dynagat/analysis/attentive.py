@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -14,7 +14,7 @@ from dynagat.analysis.agreement import Pairs, agreement, find_pairs
 from dynagat.analysis.calling import evaluating, has_ids, labels_of, parts, run
 from dynagat.analysis.capture import Attention, capture
 from dynagat.analysis.contents import distinct
-from dynagat.analysis.focus import Mass, alike, mass_on, sharpness
+from dynagat.analysis.focus import Mass, alike, mass_by_relation, mass_on, sharpness
 from dynagat.analysis.interaction import interaction
 from dynagat.analysis.order import Comparisons, explained, find_comparisons
 from dynagat.analysis.resample import NOTHING, Estimate, Resampling
@@ -58,6 +58,7 @@ class Head:
     same_label: Mass | None  # among edges that are not self-loops; None without labels
     noise: Mass | None  # None if no noise edges were given
     alike: Estimate  # mean τ with the layer's other heads; nan if there are none
+    by_relation: tuple[Mass, ...]  # attention on each relation; empty if there is only one
 
     def cells(self) -> tuple[str, ...]:
         """One text for each of COLUMNS; of most estimates without their interval."""
@@ -97,6 +98,7 @@ class Layer:
     one_ranking: Tensor  # [K, H]: the keys in each head's one ranking, best first
     alike: Mapping[tuple[int, int], Estimate]  # τ between two heads' rankings
     views: Sequence[LayerAttention]  # the attention of the analysed queries, by call
+    relations: tuple[str, ...] = ()  # names of the relations, if there are several
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -151,6 +153,7 @@ class Attentiveness:
                     "query_contents": layer.query_contents,
                     "key_contents": layer.key_contents,
                     "notes": list(layer.notes),
+                    "relations": list(layer.relations),
                     "heads": [asdict(head, dict_factory=_plain) for head in layer.heads],
                     "one_ranking": layer.one_ranking[:MAX_RANKED_KEYS].T.tolist(),  # per head
                 }
@@ -159,9 +162,20 @@ class Attentiveness:
         }
 
     def __str__(self) -> str:
-        """A table with one line per head; then the notes on the layers, if any."""
+        """A table with one line per head; attention by relation and notes on layers, if any."""
         table = text_table([COLUMNS, *(head.cells() for head in self.heads)])
-        return "\n".join([table, *self.notes])
+        return "\n".join([table, *self._relation_tables(), *self.notes])
+
+    def _relation_tables(self) -> Iterator[str]:
+        """One line per head, for the layers with the same relations."""
+        title = "\nAttention on each relation; in brackets, with uniform weights:\n"
+        for names in dict.fromkeys(layer.relations for layer in self.layers if layer.relations):
+            heads = [head for each in self.layers if each.relations == names for head in each.heads]
+            cells = [
+                (head.layer or head.kind, str(head.head), *map(str, head.by_relation))
+                for head in heads
+            ]
+            yield title + text_table([("layer", "head", *names), *cells])
 
 
 def _plain(items: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -176,6 +190,7 @@ def how_attentive(
     *,
     labels: Tensor | None = None,
     noise: Tensor | None = None,
+    relations: Sequence[str] | None = None,
     call: Callable[[nn.Module, Any], Any] | None = None,
     seed: int = 0,
 ) -> Attentiveness:
@@ -189,6 +204,7 @@ def how_attentive(
         labels: class of each node, used to find same-label edges. Default: `data.y` if it holds
             one class per node.
         noise: [E], whether each edge is a noise edge.
+        relations: names of the relations. Default: "relation 0" and so on.
         call: how to run the model, `call(model, data)`, if none of the above fits.
         seed: random seed for sampling and resampling.
     """
@@ -201,7 +217,7 @@ def how_attentive(
             attention.on(part if has_ids(part) else None)
             (call or run)(model, part)
     labels = labels_of(data) if labels is None else labels
-    return measure(attention, labels=labels, noise=noise, seed=seed)
+    return measure(attention, labels=labels, noise=noise, relations=relations, seed=seed)
 
 
 def analyse(model: nn.Module, data: Any, **marks: Any) -> dict[str, Any]:
@@ -217,22 +233,38 @@ def measure(
     *,
     labels: Tensor | None = None,
     noise: Tensor | None = None,
+    relations: Sequence[str] | None = None,
     seed: int = 0,
 ) -> Attentiveness:
     """`how_attentive` for attention that was captured earlier."""
     attention.check()
     names = dict.fromkeys(view.layer for view in attention.seen)
     samples: list[_Sample] = []
+    by_layer = [[view for view in attention.seen if view.layer == name] for name in names]
     layers = tuple(
-        _layer(
-            [view for view in attention.seen if view.layer == name], labels, noise, samples, seed
+        replace(
+            _layer(views, labels, noise, samples, seed),
+            relations=relation_names(views[0], relations),
         )
-        for name in names
+        for views in by_layer
     )
     if all(math.isnan(head.degree) for layer in layers for head in layer.heads):
         names = ", ".join(layer.name or layer.kind for layer in layers)
         raise ValueError(f"there is nothing to compare in {names}: no query has more than one key")
     return Attentiveness(layers, attention)
+
+
+def relation_names(view: LayerAttention, given: Sequence[str] | None) -> tuple[str, ...]:
+    """The names of a layer's relations; empty if it has only one."""
+    count = view.num_relations
+    if view.relation is None:
+        return ()
+    if given is not None and len(given) != count:
+        raise ValueError(
+            f"relations must have {count} names, because layer {view.layer or view.kind!r} has"
+            f" {count} relations, but has {len(given)}"
+        )
+    return tuple(given or (f"relation {r}" for r in range(count)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -281,6 +313,7 @@ def _layer(
     sharp = sharpness(rows, resampling)
     between = alike(rows, comparisons, resampling)
     loops, same, marked = masses(views, labels, noise, resampling)
+    by_relation = mass_by_relation(views, resampling)
     heads = tuple(
         Head(
             layer=views[0].layer,
@@ -304,6 +337,7 @@ def _layer(
             same_label=same[h],
             noise=marked[h],
             alike=_mean([each for pair, each in between.items() if h in pair]),
+            by_relation=by_relation[h],
         )
         for h in range(rows.num_heads)
     )

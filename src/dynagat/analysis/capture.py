@@ -278,7 +278,16 @@ def _drafts(frame: _Frame, path: str, sample: int | None) -> Iterator[Draft]:
         ends, given_ends = (_copy(read_edges(each, flow).ends()) for each in (seen, given))
         edges = (*ends, edge_ids(ends, given_ends))
         flat = None if score is None else _by_head(score)
-        yield partial(_one, _view(call, edges, _by_head(weight), flat))
+        view = _view(call, edges, _by_head(weight), flat)
+        yield partial(_one, replace(view, **_relations(frame, view.edge_id)))
+
+
+def _relations(frame: _Frame, edge_id: Tensor) -> dict[str, Any]:
+    """The relation of each edge, where a layer of PyG takes one, as RGATConv does."""
+    given, count = frame.arguments.get("edge_type"), getattr(frame.layer, "num_relations", 1)
+    if not isinstance(given, Tensor) or count == 1 or bool((edge_id < 0).any()):
+        return {}
+    return {"relation": given.detach().long()[edge_id], "num_relations": count}
 
 
 def _no_edges(frame: _Frame) -> Iterator[tuple[Any, None, Tensor]]:
@@ -344,9 +353,12 @@ def _views_of_sight(
 ) -> Iterator[LayerAttention]:
     """One view per batch element: the caller's edges in order, then added self-loops; with a
     sample, those of some queries."""
-    query, key, edge, whole = _edges(observation, sample)
+    query, key, edge, relation, whole = _edges(observation, sample)
     order = edge.argsort()
     ends, edge = (query[order], key[order]), edge[order]
+    of_all: dict[str, Any] = {"whole": whole, "num_relations": observation.num_relations}
+    if relation is not None:
+        of_all["relation"] = relation[order]
     edge_id = torch.where(edge < num_given, edge, -1)
     if loops is not None:
         num_loops = observation.weights.shape[-2] - num_given
@@ -360,22 +372,31 @@ def _views_of_sight(
     if len(edge) < observation.weights.shape[-2]:
         numbers = [each.index_select(1, edge) for each in numbers]
     for batch, (weight, score) in enumerate(zip(*numbers, strict=True)):
-        yield replace(_view(call, (*ends, edge_id), weight, score, batch), whole=whole)
+        yield replace(_view(call, (*ends, edge_id), weight, score, batch), **of_all)
 
 
 def _edges(
     observation: Observation, sample: int | None
-) -> tuple[Tensor, Tensor, Tensor, Extent | None]:
-    """Query, key and edge id of the edges; and the extent of the whole, if they are a sample."""
-    rowptr = observation.rowptr[:: observation.num_relations]
-    query = torch.arange(len(rowptr) - 1, device=rowptr.device).repeat_interleave(rowptr.diff())
+) -> tuple[Tensor, Tensor, Tensor, Tensor | None, Extent | None]:
+    """Query, key and edge id of the edges; their relation, if there are several; and the extent of
+    the whole, if they are a sample."""
+    rowptr, relations = observation.rowptr, observation.num_relations
+    row = torch.arange(len(rowptr) - 1, device=rowptr.device).repeat_interleave(rowptr.diff())
+    query, relation = (row, None) if relations == 1 else (row // relations, row % relations)
     key, edge = observation.key_index, observation.edge_id
     if sample is None:
-        return query, key.long(), edge.long(), None
-    whole = Extent(int((rowptr.diff() > 0).sum()), count_used(key), len(edge))
-    is_drawn = subset.drawn_queries(rowptr.diff().cpu(), sample).to(query.device)
+        return query, key.long(), edge.long(), relation, None
+    degree = rowptr[::relations].diff()
+    whole = Extent(int((degree > 0).sum()), count_used(key), len(edge))
+    is_drawn = subset.drawn_queries(degree.cpu(), sample).to(query.device)
     at = is_drawn[query].nonzero()[:, 0]
-    return query[at], key[at].long(), edge[at].long(), whole
+    return (
+        query[at],
+        key[at].long(),
+        edge[at].long(),
+        None if relation is None else relation[at],
+        whole,
+    )
 
 
 def _is_whole(observation: Observation) -> bool:

@@ -10,11 +10,11 @@ from typing import Any
 
 from torch import nn
 
-OPTIONAL = ("labels", "noise", "call", "names")
+OPTIONAL = ("labels", "noise", "relations", "call", "names")
 
 
 def read_exposed(path: Path | str) -> dict[str, Any]:
-    """`model`, `data`, and those of labels, noise, call and names that the file defines."""
+    """`model`, `data`, and those of OPTIONAL that the file defines."""
     path = Path(path)
     if not path.is_file():
         raise ValueError(f"{path} is not a file")

@@ -28,6 +28,9 @@ class Mass:
     attention: Estimate
     uniform: float
 
+    def __str__(self) -> str:
+        return f"{self.attention.value:.2f} ({self.uniform:.2f})"
+
 
 def entropy(rows: Rows) -> Tensor:  # [Q, H]
     """Entropy of the weights, normalised again because half precision rounds their sum."""
@@ -86,6 +89,21 @@ def mass_on(
     attention = resampling.ratio(total(mark & counts), total(counts))
     expected = float(uniform[mark & counts].sum() / uniform[counts].sum())
     return [Mass(estimate, expected) for estimate in attention]
+
+
+def mass_by_relation(
+    views: Sequence[LayerAttention], resampling: Resampling
+) -> list[tuple[Mass, ...]]:
+    """Per head: attention on the edges of each relation; empty if the layer has only one."""
+    if views[0].relation is None:
+        return [()] * views[0].num_heads
+    relations = [view.relation for view in views if view.relation is not None]
+    every = [torch.ones_like(each, dtype=torch.bool) for each in relations]
+    by_relation = (
+        mass_on(views, [each == r for each in relations], every, resampling)
+        for r in range(views[0].num_relations)
+    )
+    return list(zip(*by_relation, strict=True))
 
 
 def alike(

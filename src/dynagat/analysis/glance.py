@@ -5,16 +5,17 @@ It measures where attention is and how scores interact, in about a tenth of the 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from dynagat.analysis.attentive import masses
+from dynagat.analysis.attentive import masses, relation_names
 from dynagat.analysis.calling import evaluating, run
 from dynagat.analysis.capture import capture
-from dynagat.analysis.focus import Mass, sharpness
+from dynagat.analysis.focus import Mass, mass_by_relation, sharpness
 from dynagat.analysis.interaction import interaction
 from dynagat.analysis.resample import Resampling
 from dynagat.analysis.rows import rows_of
@@ -24,7 +25,12 @@ DIGITS = 5
 
 
 def glance(
-    model: nn.Module, data: Any, *, labels: Tensor | None = None, noise: Tensor | None = None
+    model: nn.Module,
+    data: Any,
+    *,
+    labels: Tensor | None = None,
+    noise: Tensor | None = None,
+    relations: Sequence[str] | None = None,
 ) -> dict[str, Any]:
     """Plain numbers for a record, in the form of `Attentiveness.to_dict`; or an error message."""
     try:
@@ -34,13 +40,15 @@ def glance(
     except ValueError as error:
         return {"refused": str(error)}
     resamplings: dict[int, Resampling] = {}
-    return {"layers": [_layer(view, labels, noise, resamplings) for view in attention.seen]}
+    marks = (labels, noise, relations)
+    return {"layers": [_layer(view, *marks, resamplings) for view in attention.seen]}
 
 
 def _layer(
     view: LayerAttention,
     labels: Tensor | None,
     noise: Tensor | None,
+    relations: Sequence[str] | None,
     resamplings: dict[int, Resampling],
 ) -> dict[str, Any]:
     rows = rows_of([view])
@@ -48,6 +56,7 @@ def _layer(
     inner, _ = interaction(rows, resampling)
     sharp = sharpness(rows, resampling)
     loops, same, marked = masses([view], labels, noise, resampling)
+    by_relation = mass_by_relation([view], resampling)
     heads = [
         {
             "head": h,
@@ -57,6 +66,7 @@ def _layer(
             "self_loops": _as_dict(loops[h]),
             "same_label": _as_dict(same[h]),
             "noise": _as_dict(marked[h]),
+            "by_relation": [asdict(mass) for mass in by_relation[h]],
         }
         for h in range(rows.num_heads)
     ]
@@ -65,6 +75,7 @@ def _layer(
         "kind": view.kind,
         "queries": rows.num_queries,
         "edges": len(view.query),
+        "relations": list(relation_names(view, relations)),
         "heads": _rounded(heads),
     }
 

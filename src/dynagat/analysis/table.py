@@ -37,6 +37,8 @@ class LayerAttention:
     query_codes: Tensor | None = None  # a code for each content of a query, if known
     key_codes: Tensor | None = None
     whole: Extent | None = None  # if only some queries were captured
+    relation: Tensor | None = None  # [E], if the layer has several relations
+    num_relations: int = 1
 
     @property
     def extent(self) -> Extent:
@@ -55,7 +57,7 @@ class LayerAttention:
 
     def take(self, edges: Tensor) -> LayerAttention:
         """The same call with some of its edges only."""
-        names = ("query", "key", "edge_id", "is_self_loop", "weight", "score")
+        names = ("query", "key", "edge_id", "is_self_loop", "weight", "score", "relation")
         columns = {name: getattr(self, name) for name in names}
         return replace(self, **{
             name: column[edges.to(column.device)]

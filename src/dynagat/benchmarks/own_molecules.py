@@ -10,7 +10,7 @@ from torch import Tensor
 
 from dynagat.benchmarks.own_graph import open_unchanged
 from dynagat.benchmarks.qm9 import MoleculeStack
-from dynagat.data.molecules import MORE_ELEMENTS, NUMBER
+from dynagat.data.molecules import NUMBER, SYMBOLS
 from dynagat.data.store import GraphData
 from dynagat.experiment import Benchmark
 from dynagat.metrics import ACCURACY
@@ -18,6 +18,7 @@ from dynagat.prediction.graphs import GraphProblem, GraphTask, graph_problem
 from dynagat.training import Schedule
 
 HEADS = 4
+OTHERS = ("B", "Si", "P", "S", "Cl", "Se", "Br", "I")  # elements that QM9 lacks
 LARGEST = 100.0  # about the largest atomic number
 
 
@@ -51,8 +52,9 @@ def atom_inputs(x: Tensor) -> Tensor:
     QM9's five elements need neither; for a heavier one, the number alone would saturate the tanh.
     """
     number = x[:, NUMBER : NUMBER + 1]
+    others = torch.tensor([SYMBOLS.index(symbol) for symbol in OTHERS])
     scaled = torch.cat([x[:, :NUMBER], number / LARGEST, x[:, NUMBER + 1 :]], dim=1)
-    return torch.cat([scaled, (number == torch.tensor(list(MORE_ELEMENTS))).float()], dim=1)
+    return torch.cat([scaled, (number == others).float()], dim=1)
 
 
 OWN_MOLECULES = Benchmark(

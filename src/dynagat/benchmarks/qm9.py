@@ -15,11 +15,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from dynagat.benchmarks.qm9_report import extras
 from dynagat.benchmarks.qm9_units import UNITS
 from dynagat.benchmarks.relational_stack import RelationalStack
 from dynagat.data.catalog import CATALOG, load
 from dynagat.data.collection import NUM_RELATIONS, collection_of
-from dynagat.data.molecules import CHARGE, ELEMENTS, GRAPH, NUMBER, SYMBOLS
+from dynagat.data.molecules import CHARGE, ELEMENTS, GRAPH, NUMBER, SYMBOLS, molecule_of
 from dynagat.data.qm9 import TARGETS
 from dynagat.data.store import NODE, SPLITS, GraphData, stored_names, tensor
 from dynagat.experiment import Benchmark, Published, departure
@@ -75,6 +76,7 @@ class MoleculeData:
             "regression",
             len(names),
             own_metric=replace(ERROR_RATIO, function=partial(error_ratio, factors=factors)),
+            molecule=partial(molecule_of, data),
         )
 
     def of_molecules(self, data: GraphData) -> GraphProblem:
@@ -92,7 +94,7 @@ class MoleculeData:
             smiles, number = data.nodes[GRAPH].arrays["id"][molecule], int(x[atom, NUMBER])
             raise ValueError(
                 f"QM9 has the elements {', '.join(ELEMENTS.values())}, but {smiles!r} has "
-                f"{SYMBOLS.get(number, f'element {number}')}"
+                f"{SYMBOLS[number]}"
             )
         return GraphProblem(graphs, x, torch.empty(0), {}, "regression", len(self._names))
 
@@ -170,7 +172,7 @@ def _published(where: str, rows: dict[tuple[str, int], str], runs: int) -> Itera
     for (mechanism, heads), row in rows.items():
         for target, entry in zip(TARGETS, row.split(), strict=True):
             mean, std = map(float, entry.split("±"))
-            settings = {"target": target, "features": "own"}
+            settings = {"target": target}
             metric = ERROR_RATIO.on("test")
             yield Published(where, mechanism, heads, settings, metric, mean, std, runs, "n")
 
@@ -208,4 +210,5 @@ QM9 = Benchmark(
         },
         "gin": {"lr": 0.000700776770702023, "layers": 6, "residual_every": 2},
     },
+    extras=extras,
 )  # fmt: skip

@@ -13,7 +13,7 @@ from dynagat.nn.averaged import AveragedNetwork
 from dynagat.nn.dropout import Dropout
 from dynagat.nn.network import Layer, make_conv
 
-ACTIVATIONS = {"elu": lambda: nn.ELU(inplace=True), "leaky_relu": lambda: nn.LeakyReLU(0.2)}
+ACTIVATIONS = {"elu": nn.ELU, "leaky_relu": lambda: nn.LeakyReLU(0.2)}
 DENSE_AFTER = 0  # D37: "dense every 32 layers" is meant, but it follows the first layer only
 
 

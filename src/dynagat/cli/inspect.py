@@ -63,7 +63,14 @@ def inspect(
             chosen = _run_of(subject, store, mechanism, heads, seed, settings or [])
         analysis = chosen.analyse()
         print(json.dumps(analysis.to_dict()) if as_json else analysis)
-        path = write_microscope(analysis, page, title=chosen.title, names=chosen.names, nodes=nodes)
+        path = write_microscope(
+            analysis,
+            page,
+            title=chosen.title,
+            names=chosen.names,
+            nodes=nodes,
+            molecules=chosen.molecules,
+        )
     note(f"page: {path}")
 
 

@@ -4,7 +4,7 @@ plain arrays and JSON."""
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -15,18 +15,10 @@ from dynagat.comparison.predictions import Predictions
 from dynagat.data import arrays as folders
 from dynagat.data.store import GraphData
 from dynagat.experiment.record import plain
+from dynagat.prediction.prediction import MicroscopeInput
 
 KIND = "model"
 FILE_NAMES = {"target_mean": "centre", "target_std": "spread"}  # in the folder's JSON
-
-
-@dataclass(frozen=True, eq=False)
-class MicroscopeView:
-    """What the microscope runs a model on."""
-
-    inputs: tuple[Any, ...]  # of the network
-    labels: Tensor | None  # classes of the nodes
-    names: Sequence[str] | None  # of the nodes
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -51,7 +43,7 @@ class Model(ABC):
         """[rows, out]: output of the network."""
 
     @abstractmethod
-    def microscope_view(self, data: GraphData) -> MicroscopeView:
+    def microscope_input(self, data: GraphData) -> MicroscopeInput:
         """What the microscope runs the network on, of the data it was trained on."""
 
     def save(self, folder: Path | str, *, replace: bool = False) -> Path:

@@ -11,13 +11,13 @@ import torch
 from torch import Tensor
 
 from dynagat.benchmarks.own_molecules import atom_inputs, molecule_problem
-from dynagat.comparison.model import MicroscopeView, Model
+from dynagat.comparison.model import Model
 from dynagat.comparison.predictions import Predictions
 from dynagat.data.collection import collection_of
-from dynagat.data.molecules import GRAPH, NUMBER, SYMBOLS
+from dynagat.data.molecules import GRAPH
 from dynagat.data.store import NODE, GraphData, tensor
 from dynagat.prediction.graphs import GraphPrediction, GraphProblem, GraphTask
-from dynagat.prediction.packed import MICROSCOPE_GRAPHS
+from dynagat.prediction.prediction import MicroscopeInput
 
 
 @final
@@ -57,13 +57,6 @@ class MoleculeModel(Model):
         prediction = GraphPrediction(problem, GraphTask())
         return prediction.outputs(self.network, torch.arange(len(graphs)))
 
-    def microscope_view(self, data: GraphData) -> MicroscopeView:
-        """The first test molecules."""
-        problem = molecule_problem(data)
-        graphs = problem.split["test"][:MICROSCOPE_GRAPHS]
-        pack = problem.collection.pack(graphs, self_loops=problem.self_loops)
-        names, texts = [], data.nodes[GRAPH].arrays["id"]
-        numbers = np.asarray(data.nodes[NODE].arrays["x"])[pack.nodes.numpy(), NUMBER].astype(int)
-        for number, graph in zip(numbers.tolist(), graphs[pack.node_graph].tolist(), strict=True):
-            names.append(f"{SYMBOLS.get(number, f'element {number}')} of {texts[graph]}")
-        return MicroscopeView(GraphPrediction(problem, GraphTask()).inputs(pack), None, names)
+    def microscope_input(self, data: GraphData) -> MicroscopeInput:
+        """Some test molecules."""
+        return GraphPrediction(molecule_problem(data), GraphTask()).microscope_input()

@@ -10,11 +10,12 @@ from typing import Any, cast, final
 from torch import Tensor
 
 from dynagat.benchmarks.own_graph import StoredGraph
-from dynagat.comparison.model import MicroscopeView, Model
+from dynagat.comparison.model import Model
 from dynagat.comparison.predictions import Predictions
 from dynagat.data.store import GraphData
 from dynagat.nn.network import Network, degrees
 from dynagat.prediction.nodes import infer_nodes, node_features, node_problem
+from dynagat.prediction.prediction import MicroscopeInput
 
 
 @final
@@ -73,13 +74,13 @@ class NodeModel(Model):
             )
         return infer_nodes(cast(Network, self.network), x, graph)
 
-    def microscope_view(self, data: GraphData) -> MicroscopeView:
+    def microscope_input(self, data: GraphData) -> MicroscopeInput:
         """The whole graph."""
         problem = node_problem(data, self.self_loops)
-        labels = problem.y if problem.kind == "classification" else None
+        marks = {"labels": problem.y} if problem.kind == "classification" else {}
         ids = data.nodes[data.node_type].arrays.get("id")
         names = None if ids is None else [str(each) for each in ids]
-        return MicroscopeView((problem.x, problem.graph), labels, names)
+        return MicroscopeInput((problem.x, problem.graph), marks, names=names)
 
     def _read(self, edges: Any, nodes: Any, named: Mapping[str, str | None]) -> GraphData:
         from dynagat.data.tables import Columns, read_tables

@@ -41,8 +41,8 @@ def _write_attention(comparison: Comparison, data: GraphData, path: Path) -> boo
     if not comparison.results[0].verdicts or data.num_edges > MAX_EDGES:
         return False
     model = comparison.best
-    view = model.microscope_view(data)
-    analysis = how_attentive(model.network, view.inputs, labels=view.labels)
+    given = model.microscope_input(data)
+    analysis = how_attentive(model.network, given.inputs, **given.marks)
     title = f"{wording.name_of(model.mechanism)} on {comparison.name}"
-    write_microscope(analysis, path, title=title, names=view.names)
+    write_microscope(analysis, path, title=title, names=given.names, molecules=given.molecules)
     return True

@@ -30,6 +30,7 @@ class GraphCollection:
     key_index: Tensor  # [E] int64
     relation: Tensor | None = None  # [E] int64
     num_relations: int = 1
+    relation_names: tuple[str, ...] | None = None
 
     def __post_init__(self) -> None:
         if len(self.node_offset) != len(self.edge_offset) or not len(self.node_offset):
@@ -139,6 +140,7 @@ def collection_of(data: GraphData) -> GraphCollection:
         torch.stack([first, second], 1).flatten(),
         kind.repeat_interleave(2),
         NUM_RELATIONS,
+        ("self-loop", *BOND_TYPES),
     )
 
 

@@ -25,7 +25,7 @@ def _lines(data: GraphData) -> Iterator[tuple[str, str]]:
         yield f"{name} of each", str(_summary(np.asarray(graphs.arrays[key])))
     numbers = np.asarray(data.nodes[NODE].arrays["x"])[:, NUMBER].astype(np.int64)
     found, counts = np.unique(numbers, return_counts=True)
-    yield "elements", _listed([SYMBOLS.get(int(n), f"number {n}") for n in found], counts)
+    yield "elements", _listed([SYMBOLS[n] for n in found], counts)
     kinds = np.bincount(np.asarray(data.edges[BOND].arrays["type"]), minlength=1 + len(BOND_TYPES))
     yield "bonds", _listed(BOND_TYPES, kinds[1:])
     if data.task.get("kind") == "regression":

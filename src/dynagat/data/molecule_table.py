@@ -99,7 +99,7 @@ def molecules_of(smiles: Sequence[str]) -> GraphData:
             ) from None
     if not each:
         raise ValueError("smiles must hold at least one molecule, but is empty")
-    arrays = _arrays([(one.atoms.features(), one.bonds) for one in each], smiles)
+    arrays = _arrays([(atoms.features(), bonds) for atoms, bonds in each], smiles)
     about = {"smiles": None, "rows": len(each), "skipped": 0, "first_skipped": []}
     return molecules(
         "molecules", **arrays, y=None, split={}, task={}, source="a list of SMILES", molecules=about
@@ -168,7 +168,7 @@ class _Reader:
         try:
             if text is None:
                 raise SmilesError("it is empty")
-            molecule = read_smiles(text)
+            atoms, bonds = read_smiles(text)
         except SmilesError as error:
             if len(self.errors) < MAX_NAMED:
                 place = self.file.locate(row).removeprefix(f"{self.file.path}, ")
@@ -178,7 +178,7 @@ class _Reader:
             return False
         self.readable.append(row)
         self.texts.append(text)
-        self.graphs.append((molecule.atoms.features(), molecule.bonds))
+        self.graphs.append((atoms.features(), bonds))
         return True
 
     def arrays(self, kept: np.ndarray | None = None) -> dict[str, Any]:

@@ -24,11 +24,16 @@ GRAPH = "graph"  # type of the nodes that stand for whole graphs
 BOND = (NODE, "bond", NODE)
 BOND_TYPES = ("single", "double", "triple", "aromatic")  # types 1 to 4
 ELEMENTS = {1: "H", 6: "C", 7: "N", 8: "O", 9: "F"}
-MORE_ELEMENTS = {5: "B", 14: "Si", 15: "P", 16: "S", 17: "Cl", 34: "Se", 35: "Br", 53: "I"}
-SYMBOLS = ELEMENTS | MORE_ELEMENTS
 HYBRIDS = 4  # sp, sp2, sp3, none
 NUM_FEATURES = 15
-NUMBER, CHARGE = 5, 6  # the columns of the atomic number and the partial charge
+NUMBER, CHARGE = 5, 6  # the columns of the atomic number and of the partial charge
+# Of the elements, by atomic number; "?" where it is unknown.
+SYMBOLS = (  # noqa: SIM905
+    "? H He Li Be B C N O F Ne Na Mg Al Si P S Cl Ar K Ca Sc Ti V Cr Mn Fe Co Ni Cu Zn Ga Ge As Se "
+    "Br Kr Rb Sr Y Zr Nb Mo Tc Ru Rh Pd Ag Cd In Sn Sb Te I Xe Cs Ba La Ce Pr Nd Pm Sm Eu Gd Tb Dy "
+    "Ho Er Tm Yb Lu Hf Ta W Re Os Ir Pt Au Hg Tl Pb Bi Po At Rn Fr Ra Ac Th Pa U Np Pu Am Cm Bk Cf "
+    "Es Fm Md No Lr Rf Db Sg Bh Hs Mt Ds Rg Cn Nh Fl Mc Lv Ts Og"
+).split()
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,6 +55,36 @@ class Atoms:
         hybrid = self.hybrid[:, None] == np.array([1, 2, 3, 0])
         columns = [one_hot, self.number, self.charge, *flags, hybrid, self.hydrogens]
         return np.column_stack(columns).astype(np.float32)
+
+
+@dataclass(frozen=True)
+class Molecule:
+    """One molecule, for pictures."""
+
+    name: str
+    elements: tuple[str, ...]  # the symbol of each atom
+    bonds: tuple[tuple[int, int, str], ...]  # two atoms and the type of their bond
+
+    @property
+    def types(self) -> set[str]:
+        """The types of its bonds."""
+        return {kind for _, _, kind in self.bonds}
+
+
+def molecule_of(data: GraphData, graph: int) -> Molecule:
+    """One molecule of a set, by its number."""
+    graphs, bonds = data.nodes[GRAPH].arrays, data.edges[BOND]
+    counts = (np.asarray(graphs[name]) for name in ("num_nodes", "num_edges"))
+    atoms, mine = (slice(int(each[:graph].sum()), int(each[: graph + 1].sum())) for each in counts)
+    numbers = np.asarray(data.nodes[NODE].arrays["x"])[atoms, NUMBER].astype(int)
+    ends = ((each[mine] - atoms.start).tolist() for each in (bonds.key_index, bonds.query_index))
+    types = (BOND_TYPES[kind - 1] for kind in np.asarray(bonds.arrays["type"])[mine])
+    name = graphs["id"][graph]
+    return Molecule(
+        name if isinstance(name, str) else f"{data.name} {name}",
+        tuple(SYMBOLS[number] for number in numbers),
+        tuple(zip(*ends, types, strict=True)),
+    )
 
 
 def molecules(

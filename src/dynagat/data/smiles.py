@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
@@ -24,20 +23,12 @@ BONDS = {"SINGLE": 1, "DOUBLE": 2, "TRIPLE": 3, "AROMATIC": 4}  # as BOND_TYPES
 HYBRIDS = {"SP": 1, "SP2": 2, "SP3": 3}  # others are 0
 
 
-@dataclass(frozen=True, eq=False)
-class Molecule:
-    """Atoms and bonds of a SMILES."""
-
-    atoms: Atoms
-    bonds: np.ndarray  # [E, 3] of (first atom, type, second atom), first < second
-
-
 class SmilesError(ValueError):
     """A text that is no SMILES of a molecule with these kinds of bonds."""
 
 
-def read_smiles(text: str) -> Molecule:
-    """The molecule of a SMILES, with explicit hydrogens.
+def read_smiles(text: str) -> tuple[Atoms, np.ndarray]:
+    """Atoms of a SMILES with explicit hydrogens; bonds [E, 3] of (first atom, type, second atom).
 
     Raises:
         SmilesError: if RDKit rejects it, or it has no atoms, unknown atoms or other bonds.
@@ -54,7 +45,7 @@ def read_smiles(text: str) -> Molecule:
     numbers = np.array([atom.GetAtomicNum() for atom in atoms])
     if not numbers.all():
         raise SmilesError("it has an atom * of no element")
-    return Molecule(_atoms(whole, atoms, numbers), _bonds(whole))
+    return _atoms(whole, atoms, numbers), _bonds(whole)
 
 
 def _atoms(whole: Any, atoms: list[Any], numbers: np.ndarray) -> Atoms:
@@ -82,6 +73,7 @@ def _matches(whole: Any, pattern: str) -> np.ndarray:
 
 
 def _bonds(whole: Any) -> np.ndarray:
+    """Each once, the lower atom first."""
     rows = []
     for bond in whole.GetBonds():
         kind = bond.GetBondType().name

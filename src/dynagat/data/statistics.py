@@ -199,7 +199,7 @@ def _balance(data: GraphData) -> Balance | None:
     y = np.asarray(data.y)
     if kind == "regression":
         known = y[~np.isnan(y)]
-        return Balance(kind, len(y) - len(known), {}, _summary(known))
+        return Balance(kind, y.size - known.size, {}, _summary(known))
     names = [str(each) for each in data.task.get("classes", ())]
     if kind == "multilabel":
         counts = np.nansum(y, 0).astype(np.int64)

@@ -7,6 +7,8 @@ from typing import final
 import torch
 from torch import Tensor, nn
 
+from dynagat.ops.drop import drop
+
 LEVELS = 1 << 16  # that a probability is rounded to
 
 
@@ -29,8 +31,7 @@ class Dropout(nn.Module):
             return x
         words = torch.empty(-(-x.numel() // 4), dtype=torch.int64, device=x.device)
         levels = words.random_(-(2**63), None).view(torch.int16)[: x.numel()].view(x.shape)
-        keep = (levels >= dropped - LEVELS // 2).to(x.dtype)
-        return x * keep.mul_(1 / (1 - self.p))
+        return drop(x, levels, dropped - LEVELS // 2, 1 / (1 - self.p))
 
     def extra_repr(self) -> str:
         return f"p={self.p}"

@@ -40,7 +40,7 @@ def project_rows(x: Tensor, weight: Tensor, bias: Tensor | None, rows: UsedRows)
     return torch.cat([F.linear(part, w, b) for part, w, b in linear], -2)
 
 
-def _is_eager(x: Tensor) -> bool:
+def is_eager(x: Tensor) -> bool:
     """Whether x is an ordinary tensor on the CPU in a program that is not being compiled."""
     if kernels is None or torch.compiler.is_compiling() or x.device.type != "cpu":
         return False
@@ -49,11 +49,11 @@ def _is_eager(x: Tensor) -> bool:
 
 
 def _is_plain(x: Tensor) -> bool:
-    return _is_eager(x) and x.dim() == 2 and x.dtype in SUMMED
+    return is_eager(x) and x.dim() == 2 and x.dtype in SUMMED
 
 
 def _is_pooled(x: Tensor, weight: Tensor) -> bool:
-    if not _is_eager(x):
+    if not is_eager(x):
         return False
     num_bytes = x.shape[:-1].numel() * weight.shape[0] * x.element_size()
     return x.dtype in STORAGE and x.dtype == weight.dtype and num_bytes >= LARGE

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Literal, final
 
 import numpy as np
@@ -13,6 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from dynagat.data.collection import GraphCollection, Pack, collection_of
+from dynagat.data.molecules import Molecule, molecule_of
 from dynagat.data.store import NODE, SPLITS, GraphData, tensor
 from dynagat.metrics import ACCURACY, MEAN_ABSOLUTE_ERROR, METRICS, Metric, find_metric
 from dynagat.nn.network import Neighbourhood
@@ -36,6 +37,7 @@ class GraphProblem:
     edge_attr: Tensor | None = None  # [E, features]
     self_loops: bool = True
     own_metric: Metric | None = None  # default: that of DEFAULTS
+    molecule: Callable[[int], Molecule] | None = None  # a graph by its number, if it is one
     target_mean: float = 0.0  # of regression targets before y was standardised
     target_std: float = 1.0
 
@@ -88,6 +90,7 @@ def graph_problem(data: GraphData) -> GraphProblem:
         split,
         kind,
         1 if kind == "regression" else len(data.task["classes"]),
+        molecule=partial(molecule_of, data),
         target_mean=mean,
         target_std=std,
     )
@@ -155,6 +158,11 @@ class GraphPrediction(PackedPrediction):
         own = None if edge_attr is None else edge_attr[pack.edges]
         near = Neighbourhood(pack.graph, edge_attr=own)
         return self.problem.x[pack.nodes], near, pack.node_graph, len(pack.graphs)
+
+    def molecules(self, pack: Pack) -> dict[int, Molecule]:
+        molecule = self.problem.molecule
+        pairs = zip(pack.starts.tolist(), pack.graphs.tolist(), strict=False)  # starts: one more
+        return {} if molecule is None else {first: molecule(graph) for first, graph in pairs}
 
     def mean_loss(self, out: Tensor, target: Tensor) -> Tensor:
         """Cross-entropy, or half the mean squared error."""

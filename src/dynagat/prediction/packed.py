@@ -12,6 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from dynagat.data.collection import Pack
+from dynagat.data.molecules import Molecule
 from dynagat.metrics import Metric
 from dynagat.prediction.prediction import MicroscopeInput, Prediction
 
@@ -83,6 +84,17 @@ class PackedPrediction(Prediction):
         return torch.cat([self.run(network, pack) for pack in self._packs(graphs)])
 
     def microscope_input(self) -> MicroscopeInput:
-        """The first test graphs."""
-        graphs = self.problem.split["test"][:MICROSCOPE_GRAPHS]
-        return MicroscopeInput(self.inputs(self._pack(graphs)))
+        """Some test graphs, at equal distances: neighbours in a data set are often alike."""
+        test = self.problem.split["test"]
+        step = max(1, len(test) // MICROSCOPE_GRAPHS)
+        pack = self._pack(test[::step][:MICROSCOPE_GRAPHS])
+        names = self.problem.collection.relation_names
+        marks = {} if names is None else {"relations": names}
+        molecules = self.molecules(pack)
+        atoms = [f"{element}{atom} of {each.name}" for each in molecules.values()
+                 for atom, element in enumerate(each.elements)]  # fmt: skip
+        return MicroscopeInput(self.inputs(pack), marks, molecules, atoms or None)
+
+    def molecules(self, pack: Pack) -> dict[int, Molecule]:
+        """The graphs as molecules, by their first node; empty if they are none."""
+        return {}

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from dynagat.data.molecules import Molecule
 from dynagat.data.store import SPLITS
 from dynagat.metrics import Metric
 from dynagat.training import Outcome
@@ -21,11 +22,16 @@ class MicroscopeInput:
 
     Args:
         inputs: arguments of the network's forward.
-        marks: labels of nodes and noise among edges, as `how_attentive` takes them.
+        marks: labels of nodes, noise among edges and names of relations, as `how_attentive` takes
+            them.
+        molecules: the molecules that the nodes are the atoms of, by their first node.
+        names: of the nodes.
     """
 
     inputs: Any
     marks: Mapping[str, Any] = field(default_factory=dict)
+    molecules: Mapping[int, Molecule] = field(default_factory=dict)
+    names: Sequence[str] | None = None
 
 
 class Prediction(ABC):

@@ -12,6 +12,7 @@ from torch import nn
 from dynagat.analysis.attentive import Attentiveness, how_attentive
 from dynagat.analysis.checkpoint import load_into, read_checkpoint, read_data
 from dynagat.analysis.exposed import read_exposed
+from dynagat.data.molecules import Molecule
 from dynagat.experiment import Benchmark, Record, Store, revive
 from dynagat.experiment.settings import flat, values_of
 from dynagat.experiment.store import StoreError
@@ -29,7 +30,8 @@ class Subject:
     model: nn.Module
     data: Any
     options: dict[str, Any] = field(default_factory=dict)  # options of how_attentive
-    names: list[str] | None = None  # of the nodes
+    names: Sequence[str] | None = None  # of the nodes
+    molecules: Mapping[int, Molecule] = field(default_factory=dict)  # by their first node
 
     def analyse(self) -> Attentiveness:
         return how_attentive(self.model, self.data, **self.options)
@@ -76,7 +78,8 @@ def of_run(record: Record, store: Store, benchmark: Benchmark) -> Subject:
     weights = weights_of(record, store)
     recorded = benchmark.as_recorded(record)
     network, given = revive(recorded, record.mechanism, record.seed, weights)
-    return Subject(title_of(record, benchmark), network, given.inputs, dict(given.marks))
+    title = title_of(record, benchmark)
+    return Subject(title, network, given.inputs, dict(given.marks), given.names, given.molecules)
 
 
 def find_run(

@@ -69,30 +69,30 @@ def _measured(head: Head) -> Iterator[tuple[str, str, str]]:
     yield _format("same choice", head.same_choice)
     yield _format("one ranking", head.explained)
     selected = f"{selection.selected:,} of {selection.selectable:,}"
-    yield "selected keys", selected, f"fraction {_interval(selection.share)}"
+    yield "selected keys", selected, f"fraction {interval_text(selection.share)}"
     yield _format("interaction", head.interaction)
     yield _format("entropy", head.entropy)
     if not math.isnan(effective.value):
         of_degree = f"{effective.value:.1f} of {head.degree:.1f}"
-        yield "effective neighbours", of_degree, _interval(effective, 1)
+        yield "effective neighbours", of_degree, interval_text(effective, 1)
     masses = (head.self_loops, head.same_label, head.noise)
     for name, mass in zip(("on self-loops", "on same label", "on noise"), masses, strict=True):
         if mass is not None:
             value = f"{two_decimals(mass.attention.value)} (uniform {two_decimals(mass.uniform)})"
-            yield name, value, _interval(mass.attention)
+            yield name, value, interval_text(mass.attention)
     if not math.isnan(head.alike.value):
         yield _format("alike", head.alike)
 
 
 def _format(name: str, estimate: Estimate) -> tuple[str, str, str]:
-    return name, two_decimals(estimate.value), _interval(estimate)
+    return name, two_decimals(estimate.value), interval_text(estimate)
 
 
 def two_decimals(value: float) -> str:
     return NOTHING if math.isnan(value) else f"{value:.2f}".replace("-", "−")
 
 
-def _interval(estimate: Estimate, decimals: int = 2) -> str:
+def interval_text(estimate: Estimate, decimals: int = 2) -> str:
     if math.isnan(estimate.low):
         return ""
     low, high = (f"{end:.{decimals}f}".replace("-", "−") for end in (estimate.low, estimate.high))

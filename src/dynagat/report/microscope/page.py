@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ from torch import Tensor
 from dynagat.analysis.attentive import Attentiveness, Head, Layer
 from dynagat.analysis.focus import entropy
 from dynagat.analysis.verdict import LEAST_MIXED, LEAST_STATIC, UNIFORM, UNKNOWN
+from dynagat.data.molecules import Molecule
 from dynagat.files import write_text
 from dynagat.report.drawing import QUERY_COLOURS
 from dynagat.report.microscope.advice import (
@@ -27,7 +28,9 @@ from dynagat.report.microscope.advice import (
     why,
 )
 from dynagat.report.microscope.edge_sets import EdgeSet, edge_sets_of
+from dynagat.report.microscope.molecules import pictures
 from dynagat.report.microscope.numbers import every_number, numbers
+from dynagat.report.microscope.relations import relation_tables
 from dynagat.report.microscope.sample import embed
 from dynagat.report.page import for_script as as_json
 from dynagat.report.page import template
@@ -44,6 +47,7 @@ def write_microscope(
     title: str = "How attentive is this model?",
     names: Sequence[str] | None = None,
     nodes: int = 2000,
+    molecules: Mapping[int, Molecule] | None = None,
 ) -> Path:
     """Write the page and return its path.
 
@@ -53,14 +57,22 @@ def write_microscope(
         title: title of the page.
         names: name of each node, indexed by node id. Default: show the ids.
         nodes: maximum number of queries in the page.
+        molecules: if the nodes are atoms, their molecules by the number of their first atom; some
+            are drawn.
     """
     path = Path(path)
-    write_text(path, microscope(result, title=title, names=names, nodes=nodes))
+    options = {"title": title, "names": names, "nodes": nodes, "molecules": molecules}
+    write_text(path, microscope(result, **options))
     return path
 
 
 def microscope(
-    result: Attentiveness, *, title: str, names: Sequence[str] | None = None, nodes: int = 2000
+    result: Attentiveness,
+    *,
+    title: str,
+    names: Sequence[str] | None = None,
+    nodes: int = 2000,
+    molecules: Mapping[int, Molecule] | None = None,
 ) -> str:
     """The page as HTML."""
     if nodes < 1:
@@ -88,6 +100,8 @@ def microscope(
         explained=[(number.name, number.meaning) for number in every_number(result.heads)],
         advice=[(_css(each.word), each) for each in advise(result.heads)],
         included=_included(data, result.layers),
+        relations=relation_tables(result.layers),
+        molecules=pictures(molecules or {}, result.layers),
         data=as_json(data),
     )  # fmt: skip
 

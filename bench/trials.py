@@ -1,0 +1,57 @@
+"""Trials: what is timed. Contenders take turns, so that all see the same noise."""
+
+from __future__ import annotations
+
+import gc
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from bench.cases import Effort
+from bench.records import Record
+
+
+@dataclass(frozen=True)
+class Trial:
+    """What is timed: run(prepare()), without the time of prepare()."""
+
+    run: Callable[[Any], Any]
+    prepare: Callable[[], Any] = lambda: None
+
+
+def time_trials(
+    quantity: str, trials: Mapping[str, Trial], durations: Mapping[str, float], effort: Effort
+) -> Iterator[Record]:
+    """Repeat each trial as often as its duration allows, spread evenly over the whole time."""
+    counts = {name: repetitions(durations[name], effort) for name in trials}
+    seconds: dict[str, list[float]] = {name: [] for name in trials}
+    gc.freeze()  # existing objects are skipped, so that collections between trials are short
+    for name in alternation(counts):
+        seconds[name].append(seconds_of(trials[name]))
+    gc.unfreeze()
+    for name, values in seconds.items():
+        yield Record.rounded(name, quantity, values)
+
+
+def repetitions(duration: float, effort: Effort) -> int:
+    return min(max(int(effort.seconds / duration), effort.fewest), effort.most)
+
+
+def alternation(counts: Mapping[str, int]) -> list[str]:
+    """Each name `count` times, spread evenly; equal counts give rounds."""
+    turns = [
+        ((turn + 0.5) / count, index, name)
+        for index, (name, count) in enumerate(counts.items())
+        for turn in range(count)
+    ]
+    return [name for _, _, name in sorted(turns)]
+
+
+def seconds_of(trial: Trial) -> float:
+    """Seconds of one run."""
+    prepared = trial.prepare()
+    gc.collect()
+    begin = time.perf_counter()
+    trial.run(prepared)
+    return time.perf_counter() - begin
