@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 from dynagat.benchmarks import BENCHMARKS
 from dynagat.cli import app
 from dynagat.data.collection import GraphCollection
+from dynagat.data.molecules import Molecule
 from dynagat.experiment import Store, run
 from dynagat.prediction import packed
 from dynagat.training import Schedule
@@ -182,7 +183,9 @@ def test_a_toy_benchmark_is_one_short_file(name):
 def test_the_microscope_runs_on_test_graphs_at_equal_distances(monkeypatch):
     monkeypatch.setattr(packed, "MICROSCOPE_GRAPHS", 4)
     toy = graphs.BENCHMARK
-    problem = replace(toy.data.load(0), molecule=str)  # of four atoms each; 40 to 59 are test
+    made = [Molecule(str(graph), tuple("HCNO"), ()) for graph in range(60)]  # 40 to 59 are test
+    problem = replace(toy.data.load(0), molecule=made.__getitem__)
     given = toy.task.prepare(problem, toy.schedule).microscope_input()
-    assert given.molecules == {0: "40", 4: "45", 8: "50", 12: "55"}
+    assert given.molecules == {0: made[40], 4: made[45], 8: made[50], 12: made[55]}
+    assert given.names[3:6] == ["O3 of 40", "H0 of 45", "C1 of 45"]
     assert given.marks == {}

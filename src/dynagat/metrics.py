@@ -163,6 +163,13 @@ ROOT_MEAN_SQUARED_ERROR = Metric(
     root_mean_squared_error,
     higher_is_better=False,
 )
+METRICS = {  # by kind of target; the first is the default for nodes
+    "classification": (
+        ACCURACY, BALANCED_ACCURACY, MACRO_F1, ROC_AUC, AVERAGE_PRECISION, LOG_LOSS
+    ),
+    "multilabel": (ROC_AUC, AVERAGE_PRECISION, LOG_LOSS),
+    "regression": (R_SQUARED, MEAN_ABSOLUTE_ERROR, ROOT_MEAN_SQUARED_ERROR),
+}  # fmt: skip
 SHORT_NAMES = {"auc": ROC_AUC, "f1": MACRO_F1, "r2": R_SQUARED,
                "mae": MEAN_ABSOLUTE_ERROR, "rmse": ROOT_MEAN_SQUARED_ERROR}  # fmt: skip
 

@@ -12,7 +12,7 @@ from torch import nn
 
 from dynagat.benchmarks.stacks import LayerShape, Stack, layer_shapes
 from dynagat.data.arrays import fingerprint
-from dynagat.data.store import find_folder, open_graph
+from dynagat.data.store import GraphData, find_folder, open_graph
 from dynagat.experiment import Benchmark
 from dynagat.metrics import ACCURACY
 from dynagat.nn.dropout import Dropout
@@ -36,15 +36,20 @@ class StoredGraph:
     def load(self, seed: int) -> NodeProblem:
         if not self.graph:
             raise ValueError(self.missing())
-        data = open_graph(self.graph)
-        if self.content and fingerprint(find_folder(self.graph)) != self.content:
-            raise ValueError(f"graph {self.graph} has changed since it was compared on")
-        return node_problem(data, self.self_loops)
+        return node_problem(open_unchanged(self.graph, self.content), self.self_loops)
 
     def missing(self) -> str | None:
         if self.graph:
             return None
         return "name a graph: --set graph=NAME; `dynagat data list` has the names"
+
+
+def open_unchanged(graph: str, content: str) -> GraphData:
+    """Open a stored graph; a ValueError if `content`, unless empty, is not its fingerprint."""
+    data = open_graph(graph)
+    if content and fingerprint(find_folder(graph)) != content:
+        raise ValueError(f"graph {graph} has changed since it was compared on")
+    return data
 
 
 @final

@@ -11,16 +11,18 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Literal
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from dynagat.benchmarks.qm9_report import extras
+from dynagat.benchmarks.qm9_units import UNITS
 from dynagat.benchmarks.relational_stack import RelationalStack
 from dynagat.data.catalog import CATALOG, load
-from dynagat.data.collection import collection_of
-from dynagat.data.molecules import CHARGE, GRAPH, molecule_of
+from dynagat.data.collection import NUM_RELATIONS, collection_of
+from dynagat.data.molecules import CHARGE, ELEMENTS, GRAPH, NUMBER, SYMBOLS, molecule_of
 from dynagat.data.qm9 import TARGETS
-from dynagat.data.store import NODE, SPLITS, stored_names, tensor
+from dynagat.data.store import NODE, SPLITS, GraphData, stored_names, tensor
 from dynagat.experiment import Benchmark, Published, departure
 from dynagat.metrics import Metric
 from dynagat.nn.averaged import AveragedNetwork, GatedSum
@@ -30,7 +32,7 @@ from dynagat.training import Schedule
 Target = Literal[
     "mu", "alpha", "homo", "lumo", "gap", "r2", "zpve", "u0", "u", "h", "g", "cv", "omega", "all"
 ]
-FACTORS = dict(
+FACTORS: dict[str, float] = dict(
     zip(
         TARGETS,
         (0.066513725, 0.012235489, 0.071939046, 0.033730778, 0.033486113, 0.004278493, 0.001330901,
@@ -59,9 +61,9 @@ class MoleculeData:
 
     def load(self, seed: int) -> GraphProblem:
         data = load(self.dataset)
-        names = TARGETS if self.target == "all" else (self.target,)
+        names = self._names
         columns = [data.task["targets"].index(name) for name in names]
-        x = tensor(data.nodes[NODE].arrays["x"])
+        x = _features(data)
         if self.features == "smiles":
             x = x.clone()
             x[:, CHARGE] = 0
@@ -69,13 +71,43 @@ class MoleculeData:
         return GraphProblem(
             collection_of(data),
             x,
-            tensor(data.nodes[GRAPH].arrays["y"])[:, columns],
+            tensor(np.asarray(data.y))[:, columns],
             {part: tensor(data.split[part]) for part in SPLITS},
             "regression",
             len(names),
             own_metric=replace(ERROR_RATIO, function=partial(error_ratio, factors=factors)),
             molecule=partial(molecule_of, data),
         )
+
+    def of_molecules(self, data: GraphData) -> GraphProblem:
+        """Molecules read from SMILES, without targets; a ValueError if a run can't know them."""
+        if self.features == "own":
+            raise ValueError(
+                "a run with features=own needs partial charges, which a SMILES lacks; train one "
+                "with --set features=smiles"
+            )
+        x, graphs = _features(data), collection_of(data)
+        strange = x[:, : len(ELEMENTS)].sum(1) == 0
+        if strange.any():
+            atom = int(strange.nonzero()[0])
+            molecule = int(torch.searchsorted(graphs.node_offset, atom, right=True)) - 1
+            smiles, number = data.nodes[GRAPH].arrays["id"][molecule], int(x[atom, NUMBER])
+            raise ValueError(
+                f"QM9 has the elements {', '.join(ELEMENTS.values())}, but {smiles!r} has "
+                f"{SYMBOLS[number]}"
+            )
+        return GraphProblem(graphs, x, torch.empty(0), {}, "regression", len(self._names))
+
+    def in_units(self, out: Tensor, problem: GraphProblem) -> dict[str, np.ndarray]:
+        """The network's output [G, T] as columns of values, named like "homo (Ha)"."""
+        counts = problem.totals[:, : len(ELEMENTS)].double().numpy()
+        columns = zip(self._names, out.double().numpy().T, strict=True)
+        return {f"{name} ({UNITS[name].name})": UNITS[name].values(column, counts)
+                for name, column in columns}  # fmt: skip
+
+    @property
+    def _names(self) -> tuple[str, ...]:
+        return TARGETS if self.target == "all" else (self.target,)
 
     def missing(self) -> str | None:
         entry = CATALOG.get(self.dataset)
@@ -84,14 +116,20 @@ class MoleculeData:
         return entry.how
 
 
+def _features(data: GraphData) -> Tensor:
+    return tensor(np.asarray(data.nodes[NODE].arrays["x"]))
+
+
 @dataclass(frozen=True)
 class MoleculeStack(RelationalStack):
     """Predicts Σ_i sigmoid(U [h_i ‖ x_i] + u) ∘ (V h_i + v) over the atoms i of a molecule."""
 
     def build(self, problem: GraphProblem, mechanism: str) -> AveragedNetwork:
-        features, out = problem.x.shape[1], problem.out_dim
-        readout = GatedSum(self.dim, features, out)
-        return self.network(mechanism, features, problem.collection.num_relations, readout)
+        return self.with_widths(mechanism, problem.x.shape[1], problem.out_dim)
+
+    def with_widths(self, mechanism: str, in_dim: int, out_dim: int) -> AveragedNetwork:
+        readout = GatedSum(self.dim, in_dim, out_dim)
+        return self.network(mechanism, in_dim, NUM_RELATIONS, readout)
 
 
 @dataclass(frozen=True)

@@ -4,8 +4,9 @@ import typer
 
 from dynagat.cli.benchmarks import add_benchmarks
 from dynagat.cli.data import data_app
-from dynagat.cli.graphs import add_graphs
+from dynagat.cli.graphs import compare
 from dynagat.cli.inspect import inspect
+from dynagat.cli.prediction import predict
 from dynagat.cli.records import records_app
 from dynagat.cli.theory import theory
 from dynagat.cli.tuning import tune
@@ -16,7 +17,8 @@ app = typer.Typer(
     rich_markup_mode=None,
     help="Graph attention: which mechanism for your graph, and the paper's benchmarks.",
 )
-add_graphs(app)
+for command in (compare, predict):
+    app.command()(command)
 app.add_typer(data_app, name="data")
 add_benchmarks(app)
 for command in (tune, inspect, theory):

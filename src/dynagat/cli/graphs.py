@@ -1,4 +1,4 @@
-"""Your own graph: dynagat compare | predict."""
+"""Your own graph or molecules: dynagat compare."""
 
 from __future__ import annotations
 
@@ -16,13 +16,10 @@ from dynagat.cli.running import run_shown
 from dynagat.cli.tables import TableOptions, table_options
 from dynagat.experiment.settings import parse_numbers
 
-Edges = Annotated[Path | None, typer.Option(help="CSV or Parquet with a row for each edge.")]
-NodeTable = Annotated[Path | None, typer.Option(help="CSV or Parquet with a row for each node.")]
-
-
-def add_graphs(app: typer.Typer) -> None:
-    app.command()(compare)
-    app.command()(predict)
+Molecules = Annotated[
+    Path | None, typer.Option("--graphs", help="CSV or Parquet with a row for each molecule.")
+]
+Smiles = Annotated[str | None, typer.Option(help="Column of the molecules, as SMILES.")]
 
 
 @table_options
@@ -31,6 +28,8 @@ def compare(
     graph: Annotated[
         str | None, typer.Argument(help="A stored graph, or one of `dynagat data list`.")
     ] = None,
+    graphs: Molecules = None,
+    smiles: Smiles = None,
     mechanism: Annotated[
         list[str] | None, typer.Option(help="Some of gcn, gat, gatv2, dpgat; default: all.")
     ] = None,
@@ -56,7 +55,7 @@ def compare(
     ] = Path("comparison"),
     as_json: Annotated[bool, typer.Option("--json", help="Print the answer as JSON.")] = False,
 ) -> None:
-    """Compare GCN, GAT, GATv2 and DPGAT on your graph.
+    """Compare GCN, GAT, GATv2 and DPGAT on your graph or molecules.
 
     Trains each of them and says which to use.
     """
@@ -68,8 +67,8 @@ def compare(
         numbers = parse_numbers(",".join(seeds), "seeds") if seeds else None
         names = words(mechanism) or None
         texts = [*(settings or ()), *as_settings(metric, class_weights)]
-        comparisons.check_choices(names, numbers, texts)
-        data = _graph(graph, tables, folder)
+        comparisons.check_choices(names, numbers, texts, molecules=graphs is not None)
+        data = _data(graph, tables, graphs, smiles, folder)
         for sentence in assumptions(data):
             note(sentence)
         comparison = comparisons.compare(
@@ -82,7 +81,9 @@ def compare(
             run=run_shown,
             tell=note,
         )
-        page = comparisons.write_pages(comparison, data, folder, commands=_commands(folder, tables))
+        page = comparisons.write_pages(
+            comparison, data, folder, commands=_commands(folder, tables, graphs, smiles)
+        )
     print(json.dumps(comparison.to_dict()) if as_json else comparison)
     note(f"page: {page}\nmodel: {folder / 'model'}")
 
@@ -99,56 +100,62 @@ def _not_left_empty(folder: Path) -> Iterator[None]:
                 folder.rmdir()
 
 
-def _graph(name: str | None, tables: TableOptions, folder: Path) -> Any:
-    """The graph of a name, or of tables, which is stored in the comparison's folder."""
+def _data(
+    name: str | None, tables: TableOptions, graphs: Path | None, smiles: str | None, folder: Path
+) -> Any:
+    """The graph of a name, or what tables hold, which is stored in the comparison's folder."""
     from dynagat.comparison.folder import store_graph
     from dynagat.data.catalog import load
 
-    if (name is None) == (tables.edges is None and tables.nodes is None):
-        raise ValueError("compare takes the name of a graph, or --edges and --nodes")
+    given = (name, tables.edges or tables.nodes, graphs)
+    if sum(each is not None for each in given) != 1:
+        raise ValueError(
+            "compare takes the name of a graph, or --edges and --nodes, or --graphs and --smiles"
+        )
+    if smiles is not None and graphs is None:
+        raise ValueError("--smiles names a column of --graphs, which is missing")
     if name is not None:
         return load(name)
     if tables.target is None:
-        raise ValueError("--target is missing: the column of the nodes to predict")
+        rows = "nodes" if graphs is None else "molecules"
+        raise ValueError(f"--target is missing: the column of the {rows} to predict")
+    if graphs is not None:
+        molecules = _molecules(graphs, smiles, tables)
+        return store_graph(folder, lambda path: molecules.save(path, replace=True))
     name = None if tables.nodes is None else tables.nodes.name.split(".")[0]
     return store_graph(folder, lambda path: tables.read(name=name, folder=path, replace=True))
 
 
-def _commands(folder: Path, tables: TableOptions) -> list[str]:
+def _molecules(graphs: Path, smiles: str | None, tables: TableOptions) -> Any:
+    from dynagat.data import read_molecules
+
+    if smiles is None:
+        raise ValueError("--smiles is missing: the column of the molecules")
+    for name in ("key", "query", "node_id", "directed", "ignore"):
+        if getattr(tables, name):
+            option = name.removeprefix("node_")
+            raise ValueError(f"--{option} is for --edges and --nodes, not for --graphs")
+    return read_molecules(
+        graphs,
+        smiles=smiles,
+        target=tables.target,
+        task=tables.task,
+        split=tables.split,
+        shares=tables.shares,
+        seed=tables.split_seed,
+    )
+
+
+def _commands(
+    folder: Path, tables: TableOptions, graphs: Path | None, smiles: str | None
+) -> list[str]:
     """How to use the model, for the page."""
     model, edges, nodes = folder / "model", tables.edges or "edges.csv", tables.nodes or "nodes.csv"
-    parts = ["dynagat", "predict", "--model", model, "--edges", edges, "--nodes", nodes, "--out",
-             "predictions.parquet"]  # fmt: skip
-    arguments = "graph" if tables.edges is None else f"edges={str(edges)!r}, nodes={str(nodes)!r}"
+    inputs: list[Any] = [] if tables.edges is None else ["--edges", edges, "--nodes", nodes]
+    arguments = f"edges={str(edges)!r}, nodes={str(nodes)!r}" if inputs else "graph"
+    if graphs is not None:
+        inputs, arguments = ["--graphs", graphs, "--smiles", smiles], '["CCO", "c1ccccc1"]'
+    parts = ["dynagat", "predict", "--model", model, *inputs, "--out", "predictions.parquet"]
     python = f"model = dynagat.load_model({str(model)!r})\nmodel.predict({arguments}).to_pandas()"
-    command = [] if tables.edges is None else [shlex.join(map(str, parts))]
+    command = [shlex.join(map(str, parts))] if inputs else []
     return [*command, f"import dynagat\n\n{python}"]
-
-
-def predict(
-    model: Annotated[Path, typer.Option(help="The model's folder.")],
-    out_file: Annotated[Path, typer.Option("--out", help=".parquet or .csv")],
-    graph: Annotated[str | None, typer.Argument(help="A stored graph, instead of tables.")] = None,
-    edges: Edges = None,
-    nodes: NodeTable = None,
-    key: Annotated[str | None, typer.Option(help="As in compare; default: as trained.")] = None,
-    query: Annotated[str | None, typer.Option(help="As in compare; default: as trained.")] = None,
-    node_id: Annotated[
-        str | None, typer.Option("--id", help="As in compare; default: as trained.")
-    ] = None,
-) -> None:
-    """Apply a trained model to tables or to a graph.
-
-    Tables must have the columns that the model was trained on. New nodes and edges are fine.
-    """
-    from dynagat.comparison import load_model
-    from dynagat.data.catalog import load
-
-    with explain_errors():
-        trained = load_model(model)
-        data = None if graph is None else load(graph)
-        predictions = trained.predict(
-            data, edges=edges, nodes=nodes, key=key, query=query, id=node_id
-        )
-        path = predictions.save(out_file)
-    note(f"{len(predictions):,} predictions: {path}")

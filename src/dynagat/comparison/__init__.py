@@ -1,10 +1,13 @@
-"""The user's own graph: which mechanism to use, the model that came out, and its predictions."""
+"""The user's own graph or molecules: which mechanism to use, the best model, its predictions."""
 
 from dynagat.comparison.comparison import Comparison, compare
-from dynagat.comparison.model import Model, load_model
+from dynagat.comparison.model import Model
+from dynagat.comparison.models import load_model
+from dynagat.comparison.molecule_model import MoleculeModel
+from dynagat.comparison.node_model import NodeModel
 from dynagat.comparison.pages import write_pages
 from dynagat.comparison.plan import check_choices
 from dynagat.comparison.predictions import Predictions
 
-__all__ = ["Comparison", "Model", "Predictions", "check_choices", "compare", "load_model"]
-__all__ += ["write_pages"]
+__all__ = ["Comparison", "Model", "MoleculeModel", "NodeModel", "Predictions", "check_choices"]
+__all__ += ["compare", "load_model", "write_pages"]

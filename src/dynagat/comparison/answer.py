@@ -24,9 +24,9 @@ CHEAPER, SLOW = 1.5, 1.0  # factor, and seconds of the slower, from which time i
 PHRASES = {
     "majority class": "predicting the most frequent class",
     "mean": "predicting the mean",
-    "logistic regression": "logistic regression on the features",
-    "ridge regression": "ridge regression on the features",
-    "MLP": "an MLP on the features",
+    "logistic regression": "logistic regression on the {}",
+    "ridge regression": "ridge regression on the {}",
+    "MLP": "an MLP on the {}",
 }
 
 
@@ -57,8 +57,9 @@ def _graph(best: MechanismResult, baselines: Sequence[Baseline]) -> list[str]:
     gain = best.metric.gain
     rival = max(without, key=lambda each: gain(each.sample("valid").mean, 0.0))
     test, name = difference(best, rival), name_of(best.mechanism)
-    reached = f"on the test nodes, {name} reaches {_reached(best, 'test')}"
-    values = f"{reached}, and {PHRASES[rival.mechanism]} {_value(rival, 'test')}"
+    reached = f"on the test {best.subject.rows}, {name} reaches {_reached(best, 'test')}"
+    phrase = PHRASES[rival.mechanism].format(rival.uses)
+    values = f"{reached}, and {phrase} {_value(rival, 'test')}"
     others = "".join(_edges_alone(best, each) for each in baselines if each.uses == "edges")
     if math.isnan(test.p):
         return [f"{wording.first_upper(values)}{others}."]
@@ -78,11 +79,11 @@ def _edges_alone(best: MechanismResult, other: Baseline) -> str:
 
 
 def _use(best: MechanismResult) -> str:
-    test = best.sample("test")
-    reached = "" if test is None else f", with {_reached(best, 'test')} on the test nodes"
+    test, rows = best.sample("test"), best.subject.rows
+    reached = "" if test is None else f", with {_reached(best, 'test')} on the test {rows}"
     seeds = count(len(best.values("valid")), "seed")
     name = name_of(best.mechanism)
-    return f"Use {name}: it is the best on the validation nodes{reached} ({seeds})."
+    return f"Use {name}: it is the best on the validation {rows}{reached} ({seeds})."
 
 
 def _cheaper(
@@ -128,19 +129,19 @@ def _against(
         return ["With one seed, no test can say whether the difference is more than chance: "
                 "run more, such as --seeds 0-4."]  # fmt: skip
     sentences = []
-    gain = best.metric.gain
+    gain, rows = best.metric.gain, best.subject.rows
     better = [each for each in known if each.is_significant and gain(each.mean, 0.0) > 0]
     worse = [each for each in known if each.is_significant and gain(each.mean, 0.0) < 0]
     level = [each for each in known if not each.is_significant]
     if better:
-        sentences.append(f"On the test nodes it is better than {_by_how_much(better, best)}.")
+        sentences.append(f"On the test {rows} it is better than {_by_how_much(better, best)}.")
     if level:
         least = max(level, key=lambda each: each.detectable)
         sentences.append(f"It does not differ significantly from {_level(level, best)}"
                          f"{_power(least, best)}.")  # fmt: skip
     if worse:
-        sentences.append(f"But on the test nodes it is worse than {_by_how_much(worse, best)}: the "
-                         "validation nodes and the test nodes disagree here.")  # fmt: skip
+        lead = f"But on the test {rows} it is worse than {_by_how_much(worse, best)}"
+        sentences.append(f"{lead}: the validation {rows} and the test {rows} disagree here.")
     return sentences
 
 
@@ -150,7 +151,7 @@ def _by_how_much(tests: Sequence[Difference], best: MechanismResult) -> str:
 
 
 def _level(tests: Sequence[Difference], best: MechanismResult) -> str:
-    """Each with the side of its mean: the best was not chosen on the test nodes."""
+    """Each with the side of its mean: the best was not chosen on the test part."""
     parts = []
     for each in tests:
         side = "below" if each.mean > 0 else "above"
@@ -198,7 +199,8 @@ def _need(results: Sequence[MechanismResult]) -> list[str]:
     is_used = sum(each in used for each in dynamic.verdicts) * 2 > total
     is_flat = focuses.count(UNIFORM) * 2 > total
     if pays and is_used:
-        verdict = "This data needs dynamic attention: which neighbours matter depends on the node"
+        lead = "This data needs dynamic attention"
+        verdict = f"{lead}: which neighbours matter depends on the {dynamic.subject.node}"
         return [f"{verdict}. {seen}, and GATv2 is better than GAT{p}."]
     if pays:
         return [f"GATv2 is better than GAT{p}, but hardly through dynamic attention: "
@@ -210,7 +212,9 @@ def _need(results: Sequence[MechanismResult]) -> list[str]:
     if is_used:
         return [f"{lead}: GATv2 uses it, but is {stands}. {seen}."]
     is_static = rankings.count(STATIC) * 2 > total
-    reason = ": one ranking of the neighbours suits all nodes" if is_static else ""
+    reason = (
+        f": one ranking of the neighbours suits all {dynamic.subject.node}s" if is_static else ""
+    )
     return [f"{lead}{reason}. {seen}, and GATv2 is {stands}."]
 
 
@@ -234,16 +238,16 @@ def _cautions(results: Sequence[MechanismResult]) -> list[str]:
 
 
 def _constant(result: MechanismResult) -> list[str]:
-    """Runs that predict the same for every node are named; they are no results."""
+    """Runs that predict the same for every row are named; they are no results."""
     left_out = sum(result.is_constant(run) for run in result.runs)
     one = sum(predicts_one_class(run) for run in result.runs)
-    name, runs = name_of(result.mechanism), len(result.runs)
+    name, runs, rows = name_of(result.mechanism), len(result.runs), result.subject.rows
     if left_out:
         what = "one class" if one else "the same value"
         return [f"{name} did not learn in {left_out} of {runs} runs, which predict {what} for all "
-                "test nodes and are left out of the comparison."]  # fmt: skip
+                f"test {rows} and are left out of the comparison."]  # fmt: skip
     if one:
-        return [f"{name} predicts one class for all test nodes in {one} of {runs} runs: it ranks "
+        return [f"{name} predicts one class for all test {rows} in {one} of {runs} runs: it ranks "
                 "them, but the most probable class is always the same."]  # fmt: skip
     return []
 

@@ -1,13 +1,13 @@
 """Baselines: what can be predicted without a graph network, from parts of the data alone.
 
     majority class, or mean of numbers           nothing
-    logistic regression, or ridge for numbers    the features
-    MLP                                          the features
-    label propagation                            the edges
+    logistic regression, or ridge for numbers    the features; of molecules, counts
+    MLP                                          the same
+    label propagation                            the edges; not for molecules
 
-They have the split and the metric of the networks; their own settings are chosen by the validation
-nodes. Label propagation is ours, because scikit-learn's knows classes only; the rest is
-scikit-learn's.
+Counts are those of each kind of atom and bond in a molecule. Baselines have the split and the
+metric of the networks; their own settings are chosen by the validation part. Label propagation is
+ours, because scikit-learn's knows classes only; the rest is scikit-learn's.
 """
 
 from __future__ import annotations
@@ -21,7 +21,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from dynagat.comparison.subject import MOLECULES, NODES
 from dynagat.metrics import Metric
+from dynagat.prediction.graphs import GraphPrediction, GraphProblem
 from dynagat.prediction.nodes import NodePrediction, NodeProblem
 from dynagat.significance import Sample
 
@@ -31,11 +33,12 @@ DECAYS = (1e-3, 1.0)  # of the MLP's weights
 DAMPING = (0.5, 0.9, 0.99)  # of label propagation: how much is passed on to the neighbours
 PROPAGATIONS = 30  # steps
 HIDDEN = 64  # units of the MLP
-MANY = 1_000  # training nodes, from which the MLP stops early by a tenth of them
-MAX_ROWS = 50_000  # training nodes that models of the features are fitted to, drawn at random
+MANY = 1_000  # training rows, from which the MLP stops early by a tenth of them
+MAX_ROWS = 50_000  # training rows that models of the features are fitted to, drawn at random
 LEAST = 1e-6  # probability
 
-Predict = Callable[[int], Tensor]  # seed -> [N, out], as a network's output
+AnyPrediction = NodePrediction | GraphPrediction
+Predict = Callable[[int], Tensor]  # seed -> [rows, out], as a network's output
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,7 +46,7 @@ class Baseline:
     """A baseline with its scores. It stands beside the results of mechanisms."""
 
     mechanism: str  # its name
-    uses: str  # "nothing", "features" or "edges"
+    uses: str  # "nothing", "edges" or the features of a `Subject`
     metric: Metric
     scores: Mapping[str, Mapping[int, float]]  # by part and seed
 
@@ -54,7 +57,7 @@ class Baseline:
         return Sample.of(self.scores[part].values())
 
 
-def baselines(prediction: NodePrediction, seeds: Sequence[int]) -> list[Baseline]:
+def baselines(prediction: AnyPrediction, seeds: Sequence[int]) -> list[Baseline]:
     """All that the data allow: without features there are no models of them.
 
     On one thread: the products are too small for more.
@@ -70,23 +73,33 @@ def baselines(prediction: NodePrediction, seeds: Sequence[int]) -> list[Baseline
         ]
 
 
-def _models(prediction: NodePrediction) -> Iterator[tuple[str, str, Predict]]:
+def _models(prediction: AnyPrediction) -> Iterator[tuple[str, str, Predict]]:
     problem = prediction.problem
     constant = _constant(problem)
     yield (
         "mean" if problem.kind == "regression" else "majority class",
         "nothing",
-        (lambda _: constant.expand(len(problem.x), -1)),
+        (lambda _: constant.expand(len(problem.y), -1)),
     )
-    if problem.has_features:
+    table, uses = _table(problem)
+    if table is not None:
+        features = _Features.of(prediction, table)
         name = "ridge regression" if problem.kind == "regression" else "logistic regression"
-        yield name, "features", _linear(prediction)
-        yield "MLP", "features", _mlp(prediction)
-    yield "label propagation", "edges", _propagation(prediction, constant)
+        yield name, uses, _linear(prediction, features)
+        yield "MLP", uses, _mlp(prediction, features)
+    if isinstance(prediction, NodePrediction):
+        yield "label propagation", "edges", _propagation(prediction, constant)
+
+
+def _table(problem: NodeProblem | GraphProblem) -> tuple[Tensor | None, str]:
+    """[rows, features] for models without a graph, and what they are."""
+    if isinstance(problem, GraphProblem):
+        return problem.totals, MOLECULES.features
+    return (problem.x if problem.has_features else None), NODES.features
 
 
 def _scores(
-    prediction: NodePrediction, predict: Predict, seeds: Sequence[int]
+    prediction: AnyPrediction, predict: Predict, seeds: Sequence[int]
 ) -> dict[str, dict[int, float]]:
     scores: dict[str, dict[int, float]] = {part: {} for part in PARTS}
     for seed in seeds:
@@ -96,19 +109,19 @@ def _scores(
     return scores
 
 
-def _score(prediction: NodePrediction, out: Tensor, part: str) -> float:
-    nodes = prediction.problem.split[part]
-    return prediction.value(prediction.metric, out[nodes], prediction.target(nodes))
+def _score(prediction: AnyPrediction, out: Tensor, part: str) -> float:
+    rows = prediction.problem.split[part]
+    return prediction.value(prediction.metric, out[rows], prediction.target(rows))
 
 
-def _best(prediction: NodePrediction, outputs: Iterable[Tensor]) -> Tensor:
+def _best(prediction: AnyPrediction, outputs: Iterable[Tensor]) -> Tensor:
     """The output with the best validation score."""
     gain = prediction.metric.gain
     return max(outputs, key=lambda out: gain(_score(prediction, out, "valid"), 0.0))
 
 
-def _constant(problem: NodeProblem) -> Tensor:
-    """[1, out]: the frequencies of the training nodes as log-odds; 0, the mean, for numbers."""
+def _constant(problem: NodeProblem | GraphProblem) -> Tensor:
+    """[1, out]: the frequencies of the training rows as log-odds; 0, the mean, for numbers."""
     y = problem.y[problem.split["train"]]
     if problem.kind == "regression":
         return torch.zeros(1, 1)
@@ -123,31 +136,31 @@ def _log(probability: Tensor) -> Tensor:
 
 @dataclass(frozen=True, eq=False)
 class _Features:
-    """Features of all nodes, scaled to [-1, 1], and the rows and targets to fit models to."""
+    """Features of all rows, scaled to [-1, 1], and the rows and targets to fit models to."""
 
     x: np.ndarray  # [N, features]
     rows: np.ndarray
     y: np.ndarray  # of the rows
 
     @classmethod
-    def of(cls, prediction: NodePrediction) -> _Features:
+    def of(cls, prediction: AnyPrediction, table: Tensor) -> _Features:
         from sklearn.preprocessing import MaxAbsScaler
 
-        nodes = prediction.problem.split["train"]
-        if len(nodes) > MAX_ROWS:
-            nodes = nodes[torch.randperm(len(nodes), generator=torch.Generator().manual_seed(0))]
-            nodes = nodes[:MAX_ROWS]
-        rows, x = nodes.numpy(), prediction.problem.x.numpy()
+        chosen = prediction.problem.split["train"]
+        if len(chosen) > MAX_ROWS:
+            chosen = chosen[torch.randperm(len(chosen), generator=torch.Generator().manual_seed(0))]
+            chosen = chosen[:MAX_ROWS]
+        rows, x = chosen.numpy(), table.numpy()
         x = np.asarray(MaxAbsScaler().fit(x[rows]).transform(x))
-        return cls(x, rows, prediction.target(nodes).numpy())
+        y = prediction.target(chosen).numpy()
+        return cls(x, rows, y.reshape(-1) if prediction.problem.kind == "regression" else y)
 
 
-def _linear(prediction: NodePrediction) -> Predict:
+def _linear(prediction: AnyPrediction, features: _Features) -> Predict:
     """Logistic regression, for each label; ridge regression for numbers. Needs no seed."""
     from sklearn.linear_model import LogisticRegression, Ridge
 
-    features, kind = _Features.of(prediction), prediction.problem.kind
-    x, rows = features.x, features.rows
+    x, rows, kind = features.x, features.rows, prediction.problem.kind
     weights = prediction.settings.class_weights
     options = {"max_iter": 200, "tol": 1e-3, "class_weight": None if weights == "none" else weights}
 
@@ -183,11 +196,11 @@ def _of_classes(model: Any, x: np.ndarray, out_dim: int) -> Tensor:
     return _log(probability)
 
 
-def _mlp(prediction: NodePrediction) -> Predict:
+def _mlp(prediction: AnyPrediction, features: _Features) -> Predict:
     """One hidden layer. Unknown labels of several count as absent here."""
     from sklearn.neural_network import MLPClassifier, MLPRegressor
 
-    features, problem = _Features.of(prediction), prediction.problem
+    problem = prediction.problem
     x, rows, y = features.x, features.rows, np.nan_to_num(features.y)
     is_many = len(rows) >= MANY and (problem.kind != "classification" or np.bincount(y).min() > 9)
     options = {"hidden_layer_sizes": (HIDDEN,), "early_stopping": is_many, "max_iter": 100}

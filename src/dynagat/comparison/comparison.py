@@ -1,4 +1,4 @@
-"""compare: train GCN, GAT, GATv2 and DPGAT on a graph with the same seeds; say which to use."""
+"""compare: train GCN, GAT, GATv2 and DPGAT with the same seeds; say which to use."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from typing import Any
 from dynagat.comparison.answer import answer
 from dynagat.comparison.baselines import Baseline, baselines
 from dynagat.comparison.folder import RECORDS, check_same, store_graph
-from dynagat.comparison.model import Model, model_of
+from dynagat.comparison.model import Model
+from dynagat.comparison.models import model_of
 from dynagat.comparison.plan import Plan, as_settings, make_plan
 from dynagat.comparison.results import (
     MechanismResult,
@@ -40,7 +41,7 @@ class Comparison:
     task: dict[str, Any]
     metric: Metric
     plan: Plan
-    results: tuple[MechanismResult, ...]  # the best on the validation nodes first
+    results: tuple[MechanismResult, ...]  # the best on the validation part first
     baselines: tuple[Baseline, ...]
     sentences: tuple[str, ...]
     best: Model
@@ -100,13 +101,13 @@ def compare(
     """Train every mechanism with every seed, analyse its attention, and test the differences.
 
     Args:
-        data: with features, a target and a split, as `read_tables` returns it.
+        data: with features, a target and a split, as `read_tables` or `read_molecules` returns it.
         mechanisms: some of gcn, gat, gatv2 and dpgat; default: all.
         seeds: of initial weights and dropout; default: 0 to 4, or to 2 from 2 million edges on.
         settings: texts such as "dim=128" or "max_rounds=50", instead of those chosen by size.
         metric: of the scores, such as "macro_f1"; it also decides when training stops. Default:
             ROC-AUC for two classes or several labels, macro F1 if more than half of the training
-            nodes are of one class, else accuracy; R² for regression.
+            nodes or molecules are of one class, else accuracy; R² for regression.
         class_weights: "balanced" weighs the loss so that every class counts alike.
         workers: processes to train in.
         folder: where the graph, the records and the best model are saved; runs that it has are not
@@ -129,7 +130,8 @@ def compare(
             check_same(store, plan)
             (run or _run_silently)(jobs, store, workers)
             records = [store.get(job.key) for job in jobs]
-            results = results_of([each for each in records if each is not None], prediction.metric)
+            finished = [each for each in records if each is not None]
+            results = results_of(finished, prediction.metric, plan.subject)
             best = _best(results, store, stored)
         others = baselines(prediction, plan.seeds)
         if folder:

@@ -15,7 +15,7 @@ from dynagat.comparison.results import (
 )
 from dynagat.experiment.settings import flat
 from dynagat.files import write_text
-from dynagat.prediction.nodes import METRICS
+from dynagat.metrics import METRICS
 from dynagat.report import wording
 from dynagat.report.page import render_part, template
 from dynagat.report.parts import Facts, Figure, Part
@@ -34,7 +34,7 @@ def write_page(
     Args:
         comparison: the result of `compare`.
         path: of the file; its folder is created.
-        description: of the graph, as plain text.
+        description: of the graph, or of the molecules, as plain text.
         attention: address of a page of the microscope to link to.
         commands: how to use the model, shown as they are.
     """
@@ -48,6 +48,7 @@ def write_page(
         commands=commands,
         reasons=comparison.plan.reasons,
         facts=_facts(comparison),
+        subject=comparison.plan.subject,
         show=render_part,
     )
     write_text(path, text)
@@ -62,7 +63,8 @@ def _scores(comparison: Comparison) -> list[Part]:
         Figure(
             "scores",
             scores_figure(results),
-            "Every run on the test nodes. A line joins the runs of one seed; a bar is a mean.",
+            f"Every run on the test {comparison.plan.subject.rows}. A line joins the runs of one"
+            " seed; a bar is a mean.",
         ),
         difference_table(results),
         metric_table(results, METRICS[comparison.task["kind"]]),

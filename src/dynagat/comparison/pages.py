@@ -9,10 +9,11 @@ from pathlib import Path
 from dynagat.analysis.attentive import how_attentive
 from dynagat.comparison.comparison import Comparison
 from dynagat.comparison.page import write_page
+from dynagat.comparison.subject import MOLECULES
+from dynagat.data.molecule_summary import describe_molecules
 from dynagat.data.statistics import describe
 from dynagat.data.store import GraphData
 from dynagat.files import write_text
-from dynagat.prediction.nodes import node_problem
 from dynagat.report import wording
 from dynagat.report.microscope import write_microscope
 
@@ -23,13 +24,13 @@ def write_pages(
     comparison: Comparison, data: GraphData, folder: Path | str, *, commands: Sequence[str] = ()
 ) -> Path:
     """folder/index.html, attention.html if the best model has attention, comparison.json."""
-    folder = Path(folder)
+    folder, is_molecules = Path(folder), comparison.plan.subject is MOLECULES
     has_attention = _write_attention(comparison, data, folder / "attention.html")
     write_text(folder / "comparison.json", json.dumps(comparison.to_dict(), indent=1))
     return write_page(
         comparison,
         folder / "index.html",
-        description=str(describe(data)),
+        description=str(describe_molecules(data) if is_molecules else describe(data)),
         attention="attention.html" if has_attention else None,
         commands=commands,
     )
@@ -40,11 +41,8 @@ def _write_attention(comparison: Comparison, data: GraphData, path: Path) -> boo
     if not comparison.results[0].verdicts or data.num_edges > MAX_EDGES:
         return False
     model = comparison.best
-    problem = node_problem(data, model.self_loops)
-    labels = problem.y if problem.kind == "classification" else None
-    analysis = how_attentive(model.network, (problem.x, problem.graph), labels=labels)
+    given = model.microscope_input(data)
+    analysis = how_attentive(model.network, given.inputs, **given.marks)
     title = f"{wording.name_of(model.mechanism)} on {comparison.name}"
-    ids = data.nodes[data.node_type].arrays.get("id")
-    names = None if ids is None else [str(each) for each in ids]
-    write_microscope(analysis, path, title=title, names=names)
+    write_microscope(analysis, path, title=title, names=given.names, molecules=given.molecules)
     return True

@@ -9,14 +9,17 @@ from typing import Any, cast
 
 import numpy as np
 
-from dynagat.benchmarks.own_graph import OWN_GRAPH, NodeNetwork
+from dynagat.benchmarks.own_graph import NodeNetwork
+from dynagat.comparison import molecule_plan
+from dynagat.comparison.subject import MOLECULES, NODES, Subject, subject_of
 from dynagat.data.arrays import fingerprint
 from dynagat.data.store import GraphData
 from dynagat.experiment import Benchmark, Job
 from dynagat.experiment.benchmark import Settings
 from dynagat.experiment.settings import parse_settings, with_values
-from dynagat.metrics import ACCURACY, MACRO_F1, ROC_AUC, Metric, find_metric
-from dynagat.prediction.nodes import METRICS, NodePrediction, NodeTask
+from dynagat.metrics import ACCURACY, MACRO_F1, METRICS, ROC_AUC, Metric, find_metric
+from dynagat.prediction.graphs import GraphPrediction, GraphTask
+from dynagat.prediction.nodes import NodePrediction, NodeTask
 from dynagat.report.wording import count, size
 
 MANY_LABELS = 20_000  # training nodes, from which a wider network is used
@@ -51,6 +54,7 @@ class Plan:
     mechanisms: tuple[str, ...]
     seeds: tuple[int, ...]
     reasons: tuple[str, ...]
+    subject: Subject
 
     def jobs(self) -> list[Job]:
         """All mechanisms for one seed, then for the next: the first seeds compare them all."""
@@ -61,10 +65,11 @@ class Plan:
             for count in self._heads(name)
         ]
 
-    def prediction(self) -> NodePrediction:
-        """The graph under the settings, as the runs see it."""
+    def prediction(self) -> NodePrediction | GraphPrediction:
+        """The graph, or the molecules, under the settings, as the runs see it."""
         benchmark = self.benchmark
-        return cast(NodeTask, benchmark.task).prepare(benchmark.data.load(0), benchmark.schedule)
+        task = cast("NodeTask | GraphTask", benchmark.task)
+        return task.prepare(benchmark.data.load(0), benchmark.schedule)
 
     def _heads(self, mechanism: str) -> tuple[int, ...]:
         own = self.benchmark.mechanisms[mechanism]
@@ -79,30 +84,39 @@ def make_plan(
     settings: Sequence[str] = (),
 ) -> Plan:
     """The plan for a stored graph; texts "name=value" in `settings` override the choices."""
-    check_choices(mechanisms, seeds, settings)
+    subject = subject_of(data)
+    check_choices(mechanisms, seeds, settings, molecules=subject is MOLECULES)
     if data.folder is None:
         raise ValueError(f"graph {data.name} must be stored before it is compared on: save it")
-    given = {path: value for path, [value] in parse_settings(OWN_GRAPH.settings, list(settings))}
-    values = _choose(data, given)
+    start = subject.benchmark.settings
+    given = {path: value for path, [value] in parse_settings(start, list(settings))}
+    choose = molecule_plan.choose if subject is MOLECULES else _choose
+    values = choose(data, given)
     values |= {"data.graph": str(data.folder.resolve()), "data.content": fingerprint(data.folder)}
     metric = _metric(data, given.get("task.metric", ""))
     values |= {"schedule.stop_at": 1.0 if metric.higher_is_better else 0.0}
     values |= given | {"task.metric": metric.name}
-    chosen = with_values(OWN_GRAPH.settings, values)  # all at once: some depend on others
+    chosen = with_values(start, values)  # all at once: some depend on others
     default = range(5) if data.num_edges <= SMALL else range(3)
     return Plan(
-        OWN_GRAPH.with_settings(chosen),
-        tuple(dict.fromkeys(mechanisms or OWN_GRAPH.mechanisms)),
+        subject.benchmark.with_settings(chosen),
+        tuple(dict.fromkeys(mechanisms or subject.benchmark.mechanisms)),
         tuple(dict.fromkeys(seeds or default)),
         tuple(_reasons(data, chosen)),
+        subject,
     )
 
 
 def check_choices(
-    mechanisms: Sequence[str] | None, seeds: Sequence[int] | None, settings: Sequence[str]
+    mechanisms: Sequence[str] | None,
+    seeds: Sequence[int] | None,
+    settings: Sequence[str],
+    *,
+    molecules: bool = False,
 ) -> None:
-    """Refuse what can be refused before a graph is read."""
-    known = OWN_GRAPH.mechanisms
+    """Refuse what can be refused before a graph is read, or molecules."""
+    benchmark = (MOLECULES if molecules else NODES).benchmark
+    known = benchmark.mechanisms
     for name in mechanisms or ():
         if name not in known:
             raise ValueError(f"mechanism must be one of {', '.join(known)}, but is {name!r}")
@@ -111,7 +125,7 @@ def check_choices(
     for text in settings:
         if text.split("=")[0].strip().removeprefix("data.") in ("graph", "content"):
             raise ValueError(f"a comparison uses the graph it is given, but is set to {text!r}")
-        if len(parse_settings(OWN_GRAPH.settings, [text])[0][1]) != 1:
+        if len(parse_settings(benchmark.settings, [text])[0][1]) != 1:
             raise ValueError(f"a comparison has one value for each setting, but not {text!r}")
 
 
@@ -136,8 +150,9 @@ def _suitable(data: GraphData) -> tuple[Metric, str]:
     counts = np.bincount(np.asarray(data.y)[np.asarray(data.split["train"])])
     if counts.max() > UNBALANCED * counts.sum():
         share = f"{counts.max() / counts.sum():.0%}"
-        return MACRO_F1, f"because {share} of the training nodes are of one class"
-    return ACCURACY, "because no class holds more than half of the training nodes"
+        return MACRO_F1, f"because {share} of the training {subject_of(data).rows} are of one class"
+    rows = subject_of(data).rows
+    return ACCURACY, f"because no class holds more than half of the training {rows}"
 
 
 def _choose(data: GraphData, given: Mapping[str, Any]) -> dict[str, Any]:
@@ -169,6 +184,19 @@ def _has_few_labels(data: GraphData) -> bool:
 
 def _reasons(data: GraphData, settings: Settings) -> Iterator[str]:
     """Sentences about the choices."""
+    is_molecules = subject_of(data) is MOLECULES
+    yield from (molecule_plan.reasons if is_molecules else _node_reasons)(data, settings)
+    task, schedule = cast("NodeTask | GraphTask", settings.task), settings.schedule
+    metric = find_metric(task.metric, METRICS[data.task["kind"]])
+    suitable, reason = _suitable(data)
+    yield f"Scored by {metric.title}{f', {reason}' if metric == suitable else ''}."
+    if task.class_weights == "balanced":
+        yield "Every class counts alike in the loss."
+    epochs = schedule.max_rounds * schedule.round_passes
+    yield f"At most {count(epochs, 'epoch')}; early stopping on the validation score."
+
+
+def _node_reasons(data: GraphData, settings: Settings) -> Iterator[str]:
     network, task = cast(NodeNetwork, settings.network), cast(NodeTask, settings.task)
     labelled = f"{len(data.split['train']):,} training nodes and {data.num_edges:,} edges"
     yield f"{count(network.layers, 'layer')} of {network.dim} channels, for {labelled}."
@@ -183,14 +211,6 @@ def _reasons(data: GraphData, settings: Settings) -> Iterator[str]:
         yield f"Trained on {many} sampled neighbours: all would take {need} {available}."
     else:
         yield f"Trained on the whole graph at once: a step takes {need} {available}."
-    metric = task.metric_of(data.task["kind"])
-    suitable, reason = _suitable(data)
-    yield f"Scored by {metric.title}{f', {reason}' if metric == suitable else ''}."
-    if task.class_weights == "balanced":
-        yield "Every class counts alike in the loss."
-    schedule = settings.schedule
-    epochs = schedule.max_rounds * schedule.round_passes
-    yield f"At most {count(epochs, 'epoch')}; early stopping on the validation score."
 
 
 def step_bytes(data: GraphData, dim: int, layers: int) -> int:

@@ -10,6 +10,7 @@ from typing import Any
 
 from dynagat.analysis.verdict import words_of
 from dynagat.comparison.baselines import Baseline
+from dynagat.comparison.subject import NODES, Subject
 from dynagat.experiment import Record
 from dynagat.metrics import ACCURACY, BALANCED_ACCURACY, MACRO_F1, Metric
 from dynagat.report import wording
@@ -33,9 +34,10 @@ class MechanismResult:
     runs: tuple[Record, ...]
     metric: Metric
     verdicts: Sequence[tuple[str, str]]  # `words_of` each head of all runs; () without attention
+    subject: Subject = NODES
 
     def values(self, part: str) -> dict[int, float]:
-        """The metric by seed, without runs that diverged or predict the same for every node."""
+        """The metric by seed, without runs that diverged or predict the same for every row."""
         return self._of(self.metric.on(part).name)
 
     def _of(self, name: str) -> dict[int, float]:
@@ -43,14 +45,14 @@ class MechanismResult:
         return {seed: value for seed, value in values.items() if math.isfinite(value)}
 
     def on_test(self, metric: Metric) -> Sample | None:
-        """Another metric on the test nodes."""
+        """Another metric on the test part."""
         values = self._of(metric.on("test").name)
         return Sample.of(values.values()) if values else None
 
     def is_constant(self, run: Record) -> bool:
-        """Whether a run predicts the same for every test node, so that it is no result.
+        """Whether a run predicts the same for every test row, so that it is no result.
 
-        A network that always predicts one class may still rank the nodes by its probability. Then
+        A network that always predicts one class may still rank the rows by its probability. Then
         it is a result for the metrics of ranks and probabilities.
         """
         if run.ended == "diverged":
@@ -99,12 +101,14 @@ class Difference:
         return self.p < SIGNIFICANT
 
 
-def results_of(records: Sequence[Record], metric: Metric) -> list[MechanismResult]:
-    """One for each mechanism, the best on the validation nodes first."""
+def results_of(
+    records: Sequence[Record], metric: Metric, subject: Subject = NODES
+) -> list[MechanismResult]:
+    """One for each mechanism, the best on the validation part first."""
     results = []
     for name in dict.fromkeys(record.mechanism for record in records):
         runs = tuple(record for record in records if record.mechanism == name)
-        results.append(MechanismResult(name, runs[0].heads, runs, metric, _verdicts(runs)))
+        results.append(MechanismResult(name, runs[0].heads, runs, metric, _verdicts(runs), subject))
     return sorted(results, key=_valid, reverse=True)
 
 
@@ -116,7 +120,7 @@ def differences(best: MechanismResult, others: Sequence[MechanismResult]) -> lis
 
 
 def difference(ours: MechanismResult, other: MechanismResult | Baseline) -> Difference:
-    """On the test nodes, seed by seed."""
+    """On the test part, seed by seed."""
     a, b = ours.values("test"), other.values("test")
     seeds = sorted(a.keys() & b.keys())
     gains = [a[seed] - b[seed] for seed in seeds]
@@ -156,9 +160,10 @@ def score_table(results: Sequence[MechanismResult]) -> Table:
         for each in results
     ]
     legend = (
-        "Means over the seeds ± one standard deviation; the best on the validation nodes comes"
-        " first. All mechanisms have the same network, split and seeds. The deviations show how"
-        " much the initial weights matter, not how much another split would change."
+        "Means over the seeds ± one standard deviation; the best on the validation"
+        f" {results[0].subject.rows} comes first. All mechanisms have the same network, split and"
+        " seeds. The deviations show how much the initial weights matter, not how much another"
+        " split would change."
     )
     return Table("Scores of each mechanism", COLUMNS, tuple(lines), legend=legend)
 
@@ -193,13 +198,14 @@ def baseline_table(baselines: Sequence[Baseline]) -> Table:
     columns = ("baseline", "uses", "train", "valid", "test")
     legend = (
         "The same split and metric, without a graph network. The MLP is trained with each seed."
-        " Label propagation spreads the training labels along the edges."
     )
+    if any(each.uses == "edges" for each in baselines):
+        legend += " Label propagation spreads the training labels along the edges."
     return Table.of("Scores without a graph network", columns, lines, text_columns=2, legend=legend)
 
 
 def metric_table(results: Sequence[MechanismResult], metrics: Sequence[Metric]) -> Table:
-    """All metrics on the test nodes."""
+    """All metrics on the test part."""
     lines = []
     for result in results:
         samples = [result.on_test(metric) for metric in metrics]
@@ -208,7 +214,13 @@ def metric_table(results: Sequence[MechanismResult], metrics: Sequence[Metric]) 
     columns = ["mechanism"]
     columns += [f"{each.title}{', %' if each.is_fraction else ''}" for each in metrics]
     legend = f"Training and the choice of the model followed the {results[0].metric.title}."
-    return Table.of("Other scores on the test nodes", columns, lines, legend=legend, folded=True)
+    return Table.of(
+        f"Other scores on the test {results[0].subject.rows}",
+        columns,
+        lines,
+        legend=legend,
+        folded=True,
+    )
 
 
 def _text(sample: Sample | None, metric: Metric) -> str:
@@ -235,7 +247,13 @@ def difference_table(results: Sequence[MechanismResult]) -> Table | None:
     ]
     if not lines:
         return None
-    columns = ("difference on the test nodes", "mean", "p", "detectable", "seeds")
+    columns = (
+        f"difference on the test {results[0].subject.rows}",
+        "mean",
+        "p",
+        "detectable",
+        "seeds",
+    )
     legend = (
         "Two-sided paired t-test by seed, corrected for the number of rows by Holm's method."
         " Detectable: a true difference of this size would be found with a probability of 80 %"

@@ -8,16 +8,17 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from dynagat.data.catalog import load
+    from dynagat.data.molecule_table import read_molecules
     from dynagat.data.pyg import from_pyg
     from dynagat.data.statistics import describe
     from dynagat.data.store import GraphData, open_graph
     from dynagat.data.tables import Columns, TableError, read_tables, write_tables
 
 __all__ = ["Columns", "GraphData", "TableError", "describe", "from_pyg", "load", "open_graph"]
-__all__ += ["read_tables", "write_tables"]
+__all__ += ["read_molecules", "read_tables", "write_tables"]
 
 _HOMES = {"GraphData": "store", "describe": "statistics", "from_pyg": "pyg", "load": "catalog"}
-_HOMES |= {"open_graph": "store"}
+_HOMES |= {"open_graph": "store", "read_molecules": "molecule_table"}
 
 
 def __getattr__(name: str) -> Any:

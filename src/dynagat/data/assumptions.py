@@ -8,6 +8,7 @@ from typing import Any
 from dynagat.data.store import GraphData
 
 MAX_LISTED = 8  # columns
+MAX_NAMED = 5  # rows that were left out
 
 
 def assumptions(data: GraphData) -> tuple[str, ...]:
@@ -15,6 +16,8 @@ def assumptions(data: GraphData) -> tuple[str, ...]:
     tables, columns = data.about.get("tables"), data.about.get("columns")
     if tables is not None and columns is not None:
         return (*_of_nodes(data, tables, columns), _of_edges(tables))
+    if "molecules" in data.about:
+        return tuple(_of_molecules(data, data.about["molecules"]))
     if "directed" in data.about:
         return (_direction(data.about["directed"], "column", "row"),)
     return ()
@@ -33,11 +36,28 @@ def _of_nodes(
     if left_out := columns["left_out"]:
         reasons = _listed([f"{name} ({why})" for name, why in left_out.items()], quote=False)
         yield f"Left out: {reasons}."
-    if tables.get("split"):
-        yield f"Column {tables['split']!r} holds the split."
-    elif "shares" in tables:
-        shares = "/".join(f"{share:.0%}".rstrip("%") for share in tables["shares"])
-        yield f"Split: {shares} % at random, with seed {tables['seed']} (--split names a column)."
+    yield from _of_split(tables)
+
+
+def _of_molecules(data: GraphData, table: Mapping[str, Any]) -> Iterator[str]:
+    yield f"Column {table['smiles']!r} holds the molecules; hydrogens are atoms like others."
+    if skipped := table["skipped"]:
+        first = ", ".join(table["first_skipped"]) + (", …" if skipped > MAX_NAMED else "")
+        yield f"Left out: {skipped:,} of {table['rows']:,} rows without a usable SMILES: {first}."
+    if "target" in table:
+        kind = data.task["kind"]
+        yield f"Target: {table['target']!r}, for {kind} (--task sets another)."
+    if table.get("unlabelled"):
+        yield f"Left out: {table['unlabelled']:,} of {table['rows']:,} rows without a target."
+    yield from _of_split(table)
+
+
+def _of_split(table: Mapping[str, Any]) -> Iterator[str]:
+    if table.get("split"):
+        yield f"Column {table['split']!r} holds the split."
+    elif "shares" in table:
+        shares = "/".join(f"{share:.0%}".rstrip("%") for share in table["shares"])
+        yield f"Split: {shares} % at random, with seed {table['seed']} (--split names a column)."
 
 
 def _of_edges(tables: Mapping[str, Any]) -> str:

@@ -14,6 +14,8 @@ from dynagat.data.molecules import BOND, BOND_TYPES, GRAPH
 from dynagat.data.store import GraphData, tensor
 from dynagat.graph import Graph
 
+NUM_RELATIONS = 1 + len(BOND_TYPES)  # of molecules: self-loops, and each type of bond
+
 
 @dataclass(frozen=True, eq=False)
 class GraphCollection:
@@ -145,7 +147,7 @@ def collection_of(data: GraphData) -> GraphCollection:
         torch.stack([second, first], 1).flatten(),
         torch.stack([first, second], 1).flatten(),
         kind.repeat_interleave(2),
-        len(BOND_TYPES) + 1,
+        NUM_RELATIONS,
         ("self-loop", *BOND_TYPES),
     )
 

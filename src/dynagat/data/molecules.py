@@ -5,18 +5,19 @@ molecule after the other, and the molecules, which have the targets and the spli
 
     node   x [N, 15]: one-hot H, C, N, O, F; atomic number; partial charge; acceptor and donor of
            hydrogen bonds; aromatic; one-hot sp, sp2, sp3, none; number of hydrogens
-    graph  y [G, T], num_nodes [G], num_edges [G], id [G]
+    graph  y [G] or [G, T], num_nodes [G], num_edges [G], id [G]
     edges  each bond once, with its type [E]: 1 single, 2 double, 3 triple, 4 aromatic
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from dynagat.data.arrays import Array
 from dynagat.data.store import NODE, Edges, GraphData, Nodes
 
 GRAPH = "graph"  # type of the nodes that stand for whole graphs
@@ -78,8 +79,9 @@ def molecule_of(data: GraphData, graph: int) -> Molecule:
     numbers = np.asarray(data.nodes[NODE].arrays["x"])[atoms, NUMBER].astype(int)
     ends = ((each[mine] - atoms.start).tolist() for each in (bonds.key_index, bonds.query_index))
     types = (BOND_TYPES[kind - 1] for kind in np.asarray(bonds.arrays["type"])[mine])
+    name = graphs["id"][graph]
     return Molecule(
-        f"{data.name} {graphs['id'][graph]}",
+        name if isinstance(name, str) else f"{data.name} {name}",
         tuple(SYMBOLS[number] for number in numbers),
         tuple(zip(*ends, types, strict=True)),
     )
@@ -91,10 +93,10 @@ def molecules(
     num_atoms: np.ndarray,
     bonds: np.ndarray,
     num_bonds: np.ndarray,
-    y: np.ndarray,
-    ids: np.ndarray,
+    y: np.ndarray | None,
+    ids: Array,
     split: Mapping[str, np.ndarray],
-    targets: Sequence[str],
+    task: Mapping[str, Any],
     source: str,
     **about: Any,
 ) -> GraphData:
@@ -105,19 +107,19 @@ def molecules(
         num_atoms: [G], of each molecule.
         bonds: [E, 3], of (first atom, type, second atom), numbered within the molecule.
         num_bonds: [G], of each molecule.
-        y: [G, T], targets.
+        y: [G] or [G, T], targets; None if there are none.
         ids: [G], of the molecules in their source.
-        targets: names of the targets.
+        task: what is predicted, as in GraphData; empty without targets.
     """
     sizes, counts = num_atoms.astype(np.int64), num_bonds.astype(np.int64)
     first_atom = np.repeat(np.cumsum(sizes) - sizes, counts)
     ends = (bonds[:, [0, 2]] + first_atom[:, None]).astype(np.int32)
-    task = {"kind": "regression", "node_type": GRAPH, "target": ", ".join(targets)}
-    graphs = {"y": y, "num_nodes": sizes, "num_edges": counts, "id": ids}
+    graphs: dict[str, Array] = {"num_nodes": sizes, "num_edges": counts, "id": ids}
+    graphs |= {} if y is None else {"y": y}
     return GraphData(
         name,
-        {NODE: Nodes(len(x), {"x": x}), GRAPH: Nodes(len(y), graphs)},
+        {NODE: Nodes(len(x), {"x": x}), GRAPH: Nodes(len(sizes), graphs)},
         {BOND: Edges(ends[:, 0], ends[:, 1], {"type": bonds[:, 1].astype(np.uint8)})},
         split,
-        {"task": {**task, "targets": list(targets)}, "source": source, **about},
+        {"task": {**task, "node_type": GRAPH}, "source": source, **about},
     )

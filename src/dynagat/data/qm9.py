@@ -23,6 +23,7 @@ from dynagat.npz_file import read_arrays
 TARGETS = ("mu", "alpha", "homo", "lumo", "gap", "r2", "zpve", "u0", "u", "h", "g", "cv", "omega")
 COMPACT = "qm9_graphs.npz"
 SOURCE = "QM9, Ramakrishnan et al. 2014"
+TASK = {"kind": "regression", "target": ", ".join(TARGETS), "targets": list(TARGETS)}
 SCALE = 1e-6  # of the charges in the compact file
 ARRAYS = {  # of the compact file, and how many columns they have
     "qm9_index": 0, "split": 0, "num_atoms": 0, "num_bonds": 0, "atomic_number": 0,
@@ -64,7 +65,7 @@ def read_jsonl(folder: Path | str, name: str = "qm9", parts: tuple[str, ...] = S
         np.array(y, np.float32),
         np.array(ids),
         split,
-        TARGETS,
+        TASK,
         f"{SOURCE}; files of tf-gnn-samples",
     )
 
@@ -196,7 +197,7 @@ def read_compact(path: Path | str, name: str = "qm9") -> GraphData:
     split = {part: np.flatnonzero(arrays["split"] == n) for n, part in enumerate(SPLITS)}
     y, ids = arrays["targets"].astype(np.float32), arrays["qm9_index"].astype(np.int64)
     return molecules(
-        name, atoms.features(), num_atoms, bonds, num_bonds, y, ids, split, TARGETS, SOURCE
+        name, atoms.features(), num_atoms, bonds, num_bonds, y, ids, split, TASK, SOURCE
     )
 
 

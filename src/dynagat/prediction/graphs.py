@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
 from typing import Literal, final
 
+import numpy as np
+import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from dynagat.data.collection import GraphCollection, Pack
-from dynagat.data.molecules import Molecule
-from dynagat.data.store import SPLITS
-from dynagat.metrics import ACCURACY, MEAN_ABSOLUTE_ERROR, Metric
+from dynagat.data.collection import GraphCollection, Pack, collection_of
+from dynagat.data.molecules import Molecule, molecule_of
+from dynagat.data.store import NODE, SPLITS, GraphData, tensor
+from dynagat.metrics import ACCURACY, MEAN_ABSOLUTE_ERROR, METRICS, Metric, find_metric
 from dynagat.nn.network import Neighbourhood
 from dynagat.prediction.packed import PackedPrediction, PackedTask
-from dynagat.training import Outcome, Schedule
+from dynagat.prediction.prediction import balanced_weights, variety
+from dynagat.training import ADDED_LATER, Outcome, Schedule
 
-METRICS = {"classification": ACCURACY, "regression": MEAN_ABSOLUTE_ERROR}
+DEFAULTS = {"classification": ACCURACY, "regression": MEAN_ABSOLUTE_ERROR}
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,18 +36,64 @@ class GraphProblem:
     out_dim: int
     edge_attr: Tensor | None = None  # [E, features]
     self_loops: bool = True
-    own_metric: Metric | None = None  # default: that of METRICS
+    own_metric: Metric | None = None  # default: that of DEFAULTS
     molecule: Callable[[int], Molecule] | None = None  # a graph by its number, if it is one
+    target_mean: float = 0.0  # of regression targets before y was standardised
+    target_std: float = 1.0
 
     @property
     def metric(self) -> Metric:
-        return self.own_metric or METRICS[self.kind]
+        return self.own_metric or DEFAULTS[self.kind]
+
+    @property
+    def totals(self) -> Tensor:
+        """[G, features + R]: sums of x over the nodes, and numbers of edges of each relation."""
+        graphs = self.collection
+        home = torch.arange(len(graphs)).repeat_interleave(graphs.num_nodes)
+        sums = self.x.new_zeros(len(graphs), self.x.shape[1]).index_add(0, home, self.x)
+        relation = (
+            torch.zeros_like(graphs.key_index) if graphs.relation is None else graphs.relation
+        )
+        code = graphs.edge_graph * graphs.num_relations + relation
+        edges = torch.bincount(code, minlength=len(graphs) * graphs.num_relations)
+        return torch.cat([sums, edges.view(len(graphs), -1).to(sums.dtype)], dim=1)
 
     def __post_init__(self) -> None:
-        if self.kind not in METRICS:
-            raise ValueError(f"kind must be one of {', '.join(METRICS)}, but is {self.kind!r}")
+        if self.kind not in DEFAULTS:
+            raise ValueError(f"kind must be one of {', '.join(DEFAULTS)}, but is {self.kind!r}")
         if self.edge_attr is not None and self.self_loops:
             raise ValueError("self_loops must be False with edge_attr: loops have no features")
+
+
+def graph_problem(data: GraphData) -> GraphProblem:
+    """The problem that stored molecules pose, with standardised targets; a ValueError if none."""
+    kind = data.task.get("kind")
+    if kind not in DEFAULTS:
+        raise ValueError(f"{data.name} must have a target for its molecules, but has {kind}")
+    split = {part: tensor(data.split[part]) for part in SPLITS if part in data.split}
+    for part in SPLITS:
+        if not len(split.get(part, ())):
+            raise ValueError(f"{data.name} has no molecules for {part} in its split")
+    y, mean, std = tensor(np.asarray(data.y)), 0.0, 1.0
+    if y.ndim > 1:
+        raise ValueError(f"{data.name} must have one target, but has {y.shape[1]}")
+    if kind == "regression":
+        train = y[split["train"]].double()
+        mean, std = float(train.mean()), float(train.std(correction=0))
+        if not std:
+            raise ValueError(f"the target of {data.name} is {mean} for all training molecules")
+        y = ((y.double() - mean) / std).float()[:, None]
+    return GraphProblem(
+        collection_of(data),
+        tensor(np.asarray(data.nodes[NODE].arrays["x"])),
+        y,
+        split,
+        kind,
+        1 if kind == "regression" else len(data.task["classes"]),
+        molecule=partial(molecule_of, data),
+        target_mean=mean,
+        target_std=std,
+    )
 
 
 @dataclass(frozen=True)
@@ -51,8 +101,16 @@ class GraphTask(PackedTask):
     """See `PackedTask`. Early stopping follows the score on the validation graphs, or the loss."""
 
     select: Literal["score", "loss"] = "score"
+    metric: str = field(default="", metadata=ADDED_LATER)  # "": that of the problem
+    # "balanced": each class counts alike in the loss, however many graphs it has.
+    class_weights: Literal["none", "balanced"] = field(default="none", metadata=ADDED_LATER)
 
     def prepare(self, problem: GraphProblem, schedule: Schedule) -> GraphPrediction:
+        if problem.kind == "regression" and self.class_weights != "none":
+            raise ValueError(f"class_weights={self.class_weights} needs a target with classes")
+        if self.metric:
+            own = find_metric(self.metric, METRICS[problem.kind])
+            problem = replace(problem, own_metric=own)
         return GraphPrediction(problem, self)
 
 
@@ -70,14 +128,30 @@ class GraphPrediction(PackedPrediction):
         return Metric("loss", "loss", lambda *given: float(self.mean_loss(*given)), False)
 
     def metrics(self, network: nn.Module, outcome: Outcome) -> dict[str, float]:
-        """The problem's metric and, if it was not the one that was followed, the loss."""
-        values: dict[str, float] = {}
-        for part in SPLITS:
-            out, target = self.predict(network, part)
-            metrics = {each.name: each for each in (self.problem.metric, self.metric)}
-            for metric in metrics.values():
-                values[metric.on(part).name] = metric.function(out, target)
-        return values
+        """The problem's metric and, if it was not the one that was followed, the loss.
+
+        Where a metric was chosen, all others of the kind on the test graphs, too.
+        """
+        outputs = {part: self.predict(network, part) for part in SPLITS}
+        shown = {each.name: each for each in (self.problem.metric, self.metric)}.values()
+        values = {each.on(part).name: self.value(each, *outputs[part])
+                  for part in SPLITS for each in shown}  # fmt: skip
+        if not self.settings.metric:
+            return values
+        kind = self.problem.kind
+        others = {each.on("test").name: self.value(each, *outputs["test"])
+                  for each in METRICS[kind]}  # fmt: skip
+        return values | others | variety(kind, outputs["test"][0])
+
+    def value(self, metric: Metric, out: Tensor, target: Tensor) -> float:
+        """A metric of the network's output; errors are in the unit of the target."""
+        if self.problem.kind != "regression" or self.problem.target_std == 1:
+            return metric.function(out, target)
+        scale = self.problem.target_std
+        return metric.function(out.double() * scale, target.double() * scale)
+
+    def target(self, graphs: Tensor) -> Tensor:
+        return self.problem.y[graphs]
 
     def inputs(self, pack: Pack) -> tuple[Tensor, Neighbourhood, Tensor, int]:
         edge_attr = self.problem.edge_attr
@@ -92,5 +166,12 @@ class GraphPrediction(PackedPrediction):
 
     def mean_loss(self, out: Tensor, target: Tensor) -> Tensor:
         """Cross-entropy, or half the mean squared error."""
-        is_class = self.problem.kind == "classification"
-        return F.cross_entropy(out, target) if is_class else F.mse_loss(out, target) / 2
+        if self.problem.kind == "classification":
+            return F.cross_entropy(out, target, weight=self._class_weights)
+        return F.mse_loss(out, target) / 2
+
+    @cached_property
+    def _class_weights(self) -> Tensor | None:
+        if self.settings.class_weights == "none":
+            return None
+        return balanced_weights(self.problem.y[self.problem.split["train"]], self.problem.out_dim)

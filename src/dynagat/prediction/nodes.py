@@ -17,34 +17,15 @@ from torch import Tensor, nn
 
 from dynagat.data.store import SPLITS, GraphData, tensor
 from dynagat.graph import Graph
-from dynagat.metrics import (
-    ACCURACY,
-    AVERAGE_PRECISION,
-    BALANCED_ACCURACY,
-    LOG_LOSS,
-    MACRO_F1,
-    MEAN_ABSOLUTE_ERROR,
-    R_SQUARED,
-    ROC_AUC,
-    ROOT_MEAN_SQUARED_ERROR,
-    Metric,
-    find_metric,
-)
+from dynagat.metrics import MACRO_F1, METRICS, Metric, find_metric
 from dynagat.nn.network import Neighbourhood, Network, degrees
-from dynagat.prediction.prediction import MicroscopeInput, Prediction
+from dynagat.prediction.prediction import MicroscopeInput, Prediction, balanced_weights, variety
 from dynagat.sampling.batch import Batch
 from dynagat.sampling.inference import infer
 from dynagat.sampling.neighbours import NeighborLoader
 from dynagat.sampling.saint import GraphSAINTRandomWalkSampler
 from dynagat.training import ADDED_LATER, Outcome, Schedule
 
-METRICS = {  # by kind; the first is the default
-    "classification": (
-        ACCURACY, BALANCED_ACCURACY, MACRO_F1, ROC_AUC, AVERAGE_PRECISION, LOG_LOSS
-    ),
-    "multilabel": (ROC_AUC, AVERAGE_PRECISION, LOG_LOSS),
-    "regression": (R_SQUARED, MEAN_ABSOLUTE_ERROR, ROOT_MEAN_SQUARED_ERROR),
-}  # fmt: skip
 DEGREE_FEATURES = 24
 LARGE_FIELD = 0.8  # fraction of the nodes from which a receptive field is not worth extracting
 INFERENCE_BATCH = 100_000  # nodes, where a network does not run on the whole graph at once
@@ -275,13 +256,12 @@ class NodePrediction(Prediction):
 
     @cached_property
     def _class_weights(self) -> Tensor | None:
-        """Of each class, nodes / (classes × nodes of the class); of each label, zeros / ones."""
+        """Those of `balanced_weights`; of each label, zeros / ones."""
         if self.settings.class_weights == "none":
             return None
         y = self.problem.y[self.problem.split["train"]]
         if self.problem.kind == "classification":
-            count = torch.bincount(y, minlength=self.problem.out_dim).clamp_min(1)
-            return len(y) / (self.problem.out_dim * count.float())
+            return balanced_weights(y, self.problem.out_dim)
         ones = (y == 1).sum(0).clamp_min(1).float()
         return (y == 0).sum(0).clamp_min(1) / ones
 
@@ -311,7 +291,8 @@ class NodePrediction(Prediction):
             each.on("test").name: self.value(each, *outputs["test"])
             for each in self._further_metrics()
         }
-        return values | further | self._variety(outputs["test"][0])
+        out = outputs["test"][0]
+        return values | further | (variety(self.problem.kind, out) if self.settings.metric else {})
 
     def _further_metrics(self) -> Sequence[Metric]:
         """All of the kind where one was chosen; else those that records have always had."""
@@ -319,17 +300,6 @@ class NodePrediction(Prediction):
         if self.settings.metric or kind == "regression":
             return METRICS[kind]
         return (MACRO_F1,) if kind == "classification" else ()
-
-    def _variety(self, out: Tensor) -> dict[str, float]:
-        """What shows that a network predicts the same for every node, where a metric was chosen."""
-        if not self.settings.metric:
-            return {}
-        kind = self.problem.kind
-        if kind != "classification":
-            value = out if kind == "regression" else out.sigmoid()
-            return {"test_output_std": _spread(value)}
-        classes = float(out.argmax(-1).unique().numel())
-        return {"test_output_std": _spread(out.softmax(-1)), "test_predicted_classes": classes}
 
     @torch.no_grad()
     def outputs(self, network: nn.Module, parts: Sequence[str]) -> dict[str, tuple[Tensor, Tensor]]:
@@ -368,11 +338,6 @@ class NodePrediction(Prediction):
             loops = torch.zeros(num_loops, dtype=torch.bool)
             marks["noise"] = torch.cat([problem.noise, loops])
         return MicroscopeInput((problem.x, problem.graph), marks)
-
-
-def _spread(out: Tensor) -> float:
-    """Standard deviation over the nodes of the output that varies most."""
-    return float(out.double().std(0, correction=0).max())
 
 
 def _neighbourhoods(graphs: Sequence[Graph], degree: Tensor) -> list[Neighbourhood]:

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from dynagat.data.collection import Pack
 from dynagat.data.molecules import Molecule
+from dynagat.metrics import Metric
 from dynagat.prediction.prediction import MicroscopeInput, Prediction
 
 MICROSCOPE_GRAPHS = 64  # that the microscope runs on
@@ -62,19 +63,25 @@ class PackedPrediction(Prediction):
 
     def loss(self, network: nn.Module, batch: Pack) -> tuple[Tensor, float]:
         out, target = self.run(network, batch), self.problem.y[batch.graphs]
-        return self.mean_loss(out, target), self.metric.function(out.detach(), target)
+        return self.mean_loss(out, target), self.value(self.metric, out.detach(), target)
 
     def evaluate(self, network: nn.Module, part: str) -> tuple[float, float]:
         out, target = self.predict(network, part)
-        return self.metric.function(out, target), float(self.mean_loss(out, target))
+        return self.value(self.metric, out, target), float(self.mean_loss(out, target))
 
-    @torch.no_grad()
+    def value(self, metric: Metric, out: Tensor, target: Tensor) -> float:
+        return metric.function(out, target)
+
     def predict(self, network: nn.Module, part: str) -> tuple[Tensor, Tensor]:
         """Output of the network and targets of a part of the graphs."""
-        network.eval()
         graphs = self.problem.split[part]
-        out = torch.cat([self.run(network, pack) for pack in self._packs(graphs)])
-        return out, self.problem.y[graphs]
+        return self.outputs(network, graphs), self.problem.y[graphs]
+
+    @torch.no_grad()
+    def outputs(self, network: nn.Module, graphs: Tensor) -> Tensor:
+        """[graphs, out]"""
+        network.eval()
+        return torch.cat([self.run(network, pack) for pack in self._packs(graphs)])
 
     def microscope_input(self) -> MicroscopeInput:
         """Some test graphs, at equal distances: neighbours in a data set are often alike."""
@@ -83,7 +90,10 @@ class PackedPrediction(Prediction):
         pack = self._pack(test[::step][:MICROSCOPE_GRAPHS])
         names = self.problem.collection.relation_names
         marks = {} if names is None else {"relations": names}
-        return MicroscopeInput(self.inputs(pack), marks, self.molecules(pack))
+        molecules = self.molecules(pack)
+        atoms = [f"{element}{atom} of {each.name}" for each in molecules.values()
+                 for atom, element in enumerate(each.elements)]  # fmt: skip
+        return MicroscopeInput(self.inputs(pack), marks, molecules, atoms or None)
 
     def molecules(self, pack: Pack) -> dict[int, Molecule]:
         """The graphs as molecules, by their first node; empty if they are none."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -25,11 +25,13 @@ class MicroscopeInput:
         marks: labels of nodes, noise among edges and names of relations, as `how_attentive` takes
             them.
         molecules: the molecules that the nodes are the atoms of, by their first node.
+        names: of the nodes.
     """
 
     inputs: Any
     marks: Mapping[str, Any] = field(default_factory=dict)
     molecules: Mapping[int, Molecule] = field(default_factory=dict)
+    names: Sequence[str] | None = None
 
 
 class Prediction(ABC):
@@ -67,3 +69,21 @@ class Prediction(ABC):
     def exhibits(self, network: nn.Module) -> dict[str, Any]:
         """What a benchmark's figures are drawn from, as plain lists."""
         return {}
+
+
+def balanced_weights(y: Tensor, num_classes: int) -> Tensor:
+    """[num_classes]: rows / (classes × rows of the class), so that every class counts alike."""
+    return len(y) / (num_classes * torch.bincount(y, minlength=num_classes).clamp_min(1).float())
+
+
+def variety(kind: str, out: Tensor) -> dict[str, float]:
+    """What shows that a network predicts the same for every test row."""
+    if kind != "classification":
+        return {"test_output_std": _spread(out if kind == "regression" else out.sigmoid())}
+    classes = float(out.argmax(-1).unique().numel())
+    return {"test_output_std": _spread(out.softmax(-1)), "test_predicted_classes": classes}
+
+
+def _spread(out: Tensor) -> float:
+    """Standard deviation over the rows of the output that varies most."""
+    return float(out.double().std(0, correction=0).max())

@@ -30,7 +30,7 @@ class Subject:
     model: nn.Module
     data: Any
     options: dict[str, Any] = field(default_factory=dict)  # options of how_attentive
-    names: list[str] | None = None  # of the nodes
+    names: Sequence[str] | None = None  # of the nodes
     molecules: Mapping[int, Molecule] = field(default_factory=dict)  # by their first node
 
     def analyse(self) -> Attentiveness:
@@ -62,23 +62,24 @@ def of_checkpoint(path: Path, data: Path | None) -> Subject:
     return Subject(path.name, model, inputs, options)
 
 
-def of_run(record: Record, store: Store, benchmark: Benchmark) -> Subject:
-    """The network of a finished run, with the weights that the store keeps."""
+def weights_of(record: Record, store: Store) -> bytes:
+    """The weights of a finished run; a StoreError if the store has none."""
     weights = store.weights(record.key)
     if weights is None:
         raise StoreError(
             f"store {store.path} has no weights of run {record.key[:8]}: it was imported, or made "
             "by an older dynagat; run it again in another store"
         )
+    return weights
+
+
+def of_run(record: Record, store: Store, benchmark: Benchmark) -> Subject:
+    """The network of a finished run, with the weights that the store keeps."""
+    weights = weights_of(record, store)
     recorded = benchmark.as_recorded(record)
     network, given = revive(recorded, record.mechanism, record.seed, weights)
-    options, molecules = dict(given.marks), given.molecules
-    names = [
-        f"{element}{atom} of {each.name}"
-        for each in molecules.values() for atom, element in enumerate(each.elements)
-    ]  # fmt: skip
     title = title_of(record, benchmark)
-    return Subject(title, network, given.inputs, options, names or None, molecules)
+    return Subject(title, network, given.inputs, dict(given.marks), given.names, given.molecules)
 
 
 def find_run(

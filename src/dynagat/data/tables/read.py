@@ -86,7 +86,7 @@ def read_tables(
     edge_file, node_file = TableFile.open(edges), TableFile.open(nodes)
     ends = _edge_columns(edge_file, key, query, edge_columns, directed)
     roles = _node_columns(node_file, targets, id, split, ignore, columns)
-    name = name or _name(Path(nodes) if folder is None else Path(folder))
+    name = name or name_of(Path(nodes) if folder is None else Path(folder))
     job = _Job(edge_file, node_file, ends, roles, Choices(task, shares, seed), columns, directed)
     if folder is None:
         memory = Memory()
@@ -178,6 +178,6 @@ def _node_columns(
     return NodeColumns(id, tuple(targets), split, features)
 
 
-def _name(path: Path) -> str:
+def name_of(path: Path) -> str:
     """The name of a graph that is read from this file."""
     return re.sub(r"[^\w.+-]+", "-", path.name.split(".")[0]).strip("-.+") or "graph"
