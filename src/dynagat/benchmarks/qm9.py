@@ -110,10 +110,12 @@ class MoleculeData:
         return TARGETS if self.target == "all" else (self.target,)
 
     def missing(self) -> str | None:
-        entry = CATALOG.get(self.dataset)
-        if self.dataset in stored_names() or entry is None or entry.raw() is not None:
+        if self.dataset in stored_names():
             return None
-        return entry.how
+        entry = CATALOG.get(self.dataset)
+        if entry is None:
+            return f"there is no graph {self.dataset!r}; `dynagat data list` has the names"
+        return entry.how if entry.raw() is None else None
 
 
 def _features(data: GraphData) -> Tensor:

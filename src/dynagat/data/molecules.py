@@ -24,7 +24,6 @@ GRAPH = "graph"  # type of the nodes that stand for whole graphs
 BOND = (NODE, "bond", NODE)
 BOND_TYPES = ("single", "double", "triple", "aromatic")  # types 1 to 4
 ELEMENTS = {1: "H", 6: "C", 7: "N", 8: "O", 9: "F"}
-HYBRIDS = 4  # sp, sp2, sp3, none
 NUM_FEATURES = 15
 NUMBER, CHARGE = 5, 6  # the columns of the atomic number and of the partial charge
 # Of the elements, by atomic number; "?" where it is unknown.
