@@ -18,7 +18,7 @@ from dynagat.data.store import NODE, SPLITS, GraphData, tensor
 from dynagat.metrics import ACCURACY, MEAN_ABSOLUTE_ERROR, METRICS, Metric, find_metric
 from dynagat.nn.network import Neighbourhood
 from dynagat.prediction.packed import PackedPrediction, PackedTask
-from dynagat.prediction.prediction import balanced_weights, variety
+from dynagat.prediction.prediction import balanced_weights, mean_and_std, split_of, variety
 from dynagat.training import ADDED_LATER, Outcome, Schedule
 
 DEFAULTS = {"classification": ACCURACY, "regression": MEAN_ABSOLUTE_ERROR}
@@ -70,18 +70,12 @@ def graph_problem(data: GraphData) -> GraphProblem:
     kind = data.task.get("kind")
     if kind not in DEFAULTS:
         raise ValueError(f"{data.name} must have a target for its molecules, but has {kind}")
-    split = {part: tensor(data.split[part]) for part in SPLITS if part in data.split}
-    for part in SPLITS:
-        if not len(split.get(part, ())):
-            raise ValueError(f"{data.name} has no molecules for {part} in its split")
+    split = split_of(data, "molecules")
     y, mean, std = tensor(np.asarray(data.y)), 0.0, 1.0
     if y.ndim > 1:
         raise ValueError(f"{data.name} must have one target, but has {y.shape[1]}")
     if kind == "regression":
-        train = y[split["train"]].double()
-        mean, std = float(train.mean()), float(train.std(correction=0))
-        if not std:
-            raise ValueError(f"the target of {data.name} is {mean} for all training molecules")
+        mean, std = mean_and_std(y[split["train"]], data, "molecules")
         y = ((y.double() - mean) / std).float()[:, None]
     return GraphProblem(
         collection_of(data),

@@ -19,7 +19,14 @@ from dynagat.data.store import SPLITS, GraphData, tensor
 from dynagat.graph import Graph
 from dynagat.metrics import MACRO_F1, METRICS, Metric, find_metric
 from dynagat.nn.network import Neighbourhood, Network, degrees
-from dynagat.prediction.prediction import MicroscopeInput, Prediction, balanced_weights, variety
+from dynagat.prediction.prediction import (
+    MicroscopeInput,
+    Prediction,
+    balanced_weights,
+    mean_and_std,
+    split_of,
+    variety,
+)
 from dynagat.sampling.batch import Batch
 from dynagat.sampling.inference import infer
 from dynagat.sampling.neighbours import NeighborLoader
@@ -63,16 +70,10 @@ def node_problem(data: GraphData, self_loops: bool = True) -> NodeProblem:
     kind = data.task.get("kind")
     if kind not in METRICS:
         raise ValueError(f"graph {data.name} must have a target for its nodes, but has {kind}")
-    split = {part: tensor(data.split[part]) for part in SPLITS if part in data.split}
-    for part in SPLITS:
-        if not len(split.get(part, ())):
-            raise ValueError(f"graph {data.name} has no nodes for {part} in its split")
+    split = split_of(data, "nodes")
     y, mean, std = tensor(data.y), 0.0, 1.0
     if kind == "regression":
-        train = y[split["train"]].double()
-        mean, std = float(train.mean()), float(train.std(correction=0))
-        if not std:
-            raise ValueError(f"the target of {data.name} is {mean} for all training nodes")
+        mean, std = mean_and_std(y[split["train"]], data, "nodes")
     widths = {"regression": 1, "multilabel": y.shape[-1]}
     out_dim = widths[kind] if kind in widths else len(data.task["classes"])
     edges = (without_loops(data) if self_loops else data).graph()

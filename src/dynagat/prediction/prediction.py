@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from dynagat.data.molecules import Molecule
-from dynagat.data.store import SPLITS
+from dynagat.data.store import SPLITS, GraphData, tensor
 from dynagat.metrics import Metric
 from dynagat.training import Outcome
 
@@ -87,3 +87,20 @@ def variety(kind: str, out: Tensor) -> dict[str, float]:
 def _spread(out: Tensor) -> float:
     """Standard deviation over the rows of the output that varies most."""
     return float(out.double().std(0, correction=0).max())
+
+
+def split_of(data: GraphData, rows: str) -> dict[str, Tensor]:
+    """Indices of each part; a ValueError if one is empty. `rows` is the noun of what is split."""
+    split = {part: tensor(data.split[part]) for part in SPLITS if part in data.split}
+    for part in SPLITS:
+        if not len(split.get(part, ())):
+            raise ValueError(f"graph {data.name} has no {rows} for {part} in its split")
+    return split
+
+
+def mean_and_std(train: Tensor, data: GraphData, rows: str) -> tuple[float, float]:
+    """Of the targets of the training part; a ValueError if they are all equal."""
+    mean, std = float(train.double().mean()), float(train.double().std(correction=0))
+    if not std:
+        raise ValueError(f"the target of {data.name} is {mean} for all training {rows}")
+    return mean, std
