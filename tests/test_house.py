@@ -21,6 +21,7 @@ SUITE = [
     "data",
     "sampling",
     "metrics",
+    "link_metrics",
     "rmsprop",
     "training",
     "prediction",

@@ -177,7 +177,7 @@ SHORT_NAMES = {"auc": ROC_AUC, "f1": MACRO_F1, "r2": R_SQUARED,
 def find_metric(name: str, known: Iterable[Metric]) -> Metric:
     """The metric of a name such as "roc_auc", "ROC-AUC" or "mae"."""
     known = list(known)
-    words = re.sub(r"[ -]", "_", name.strip().lower())
+    words = re.sub(r"[ @-]", "_", name.strip().lower())
     for metric in known:
         if metric.name == words or SHORT_NAMES.get(words) == metric:
             return metric
