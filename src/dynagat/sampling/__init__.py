@@ -2,6 +2,7 @@
 
 from dynagat.sampling.batch import Batch
 from dynagat.sampling.inference import infer
+from dynagat.sampling.links import LinkNeighborLoader
 from dynagat.sampling.neighbours import NeighborLoader
 from dynagat.sampling.rows import Neighbours
 from dynagat.sampling.saint import (
@@ -11,4 +12,5 @@ from dynagat.sampling.saint import (
 )
 
 __all__ = ["Batch", "GraphSAINTEdgeSampler", "GraphSAINTNodeSampler"]
-__all__ += ["GraphSAINTRandomWalkSampler", "NeighborLoader", "Neighbours", "infer"]
+__all__ += ["GraphSAINTRandomWalkSampler", "LinkNeighborLoader", "NeighborLoader"]
+__all__ += ["Neighbours", "infer"]

@@ -34,12 +34,14 @@ class Batch:
     num_seeds: int
     num_sampled_nodes: tuple[int, ...]  # seeds, then new nodes by hop
     num_sampled_edges: tuple[int, ...]  # by hop
-    input_id: Tensor | None = None  # [num_seeds] int64: positions of the seeds in input_nodes
+    input_id: Tensor | None = None  # int64: positions in input_nodes, or in edge_label_index
     x: Tensor | None = None  # [n, features]
     y: Tensor | None = None  # [n]
     layered: bool = False
     node_norm: Tensor | None = None  # [n]
     edge_norm: Tensor | None = None  # [E]
+    pairs: Tensor | None = None  # [P, 2] int64: seeds by position; links, then negatives
+    pair_label: Tensor | None = None  # [P] float: 0 for negatives
 
     @property
     def num_nodes(self) -> int:
@@ -50,7 +52,7 @@ class Batch:
         return replace(self, graphs=tuple(graph.with_self_loops() for graph in self.graphs))
 
     def to_pyg(self) -> Data:
-        """The Data that the loader would yield for a Data."""
+        """The Data that the loader would yield for a Data; triplets become labelled pairs."""
         from torch_geometric.data import Data
 
         if self.layered:
@@ -63,9 +65,13 @@ class Batch:
         data = Data(x=self.x, y=self.y, edge_index=edge_index, num_nodes=self.num_nodes)
         data.n_id, data.e_id = self.node_id, self.edge_id[0]
         if self.input_id is not None:
-            data.input_id, data.batch_size = self.input_id, self.num_seeds
+            data.input_id = self.input_id
             data.num_sampled_nodes = list(self.num_sampled_nodes)
             data.num_sampled_edges = list(self.num_sampled_edges)
+            if self.pairs is None:
+                data.batch_size = self.num_seeds
+        if self.pairs is not None:
+            data.edge_label_index, data.edge_label = self.pairs.T.contiguous(), self.pair_label
         for name in ("node_norm", "edge_norm"):
             if getattr(self, name) is not None:
                 data[name] = getattr(self, name)

@@ -116,6 +116,12 @@ def shuffle(items: np.ndarray, seed: int) -> np.ndarray:
     return items[np.argsort(keys, kind="stable")]
 
 
+def random_nodes(count: int, num_nodes: int, seed: int, stage: int) -> np.ndarray:
+    """[count] int64: independent uniform nodes that depend on (seed, stage) alone."""
+    at = reference.Stream(seed, stage).at(np.arange(count))
+    return reference.random_below(at, 0, num_nodes)
+
+
 def check_seed(seed: int) -> int:
     if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or not 0 <= seed <= FULL:
         raise ValueError(f"seed must be an integer in [0, 2**64), but is {seed!r}")

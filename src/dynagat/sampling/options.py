@@ -23,6 +23,7 @@ IGNORED = (
 )
 ONLY: Mapping[str, Any] = {
     "input_time": None,
+    "edge_label_time": None,
     "subgraph_type": "directional",
     "disjoint": False,
     "temporal_strategy": "uniform",
