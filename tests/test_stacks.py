@@ -434,7 +434,7 @@ def test_pyg_layers_with_the_same_weights_give_the_same_outputs(
 @pytest.mark.parametrize(("mechanism", "kind"), [("sage", SAGEConv), ("gin", GINConv)])
 def test_graphsage_and_gin_are_pygs_on_the_edges_without_self_loops(mechanism, kind, graph) -> None:
     """They have a term for x_i, so the graph's self-loops would count it twice."""
-    layer = make_conv(mechanism)(6, 4, 1).double()
+    layer = make_conv(mechanism, source="pyg")(6, 4, 1).double()
     assert type(layer.conv) is kind
     x = features(6)
     assert_same(layer.eval()(x, graph), layer.conv(x, EDGE_INDEX))

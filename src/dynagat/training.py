@@ -97,6 +97,8 @@ class Schedule:
     momentum: float = field(default=0.85, metadata=ADDED_LATER)  # of rmsprop
     clip_each: bool = field(default=False, metadata=ADDED_LATER)  # the norm of each variable
     tie_break: Literal["none", "loss"] = field(default="none", metadata=ADDED_LATER)
+    # The norms of embedding, layers and readout, each by itself.
+    clip_parts: bool = field(default=False, metadata=ADDED_LATER)
 
     def __post_init__(self) -> None:
         for name in ("lr", "batch_size", "round_passes", "round_steps", "max_rounds"):
@@ -112,6 +114,8 @@ class Schedule:
             raise ValueError(
                 f"decay and momentum must lie in [0, 1), but are {self.decay} and {self.momentum}"
             )
+        if self.clip_each and self.clip_parts:
+            raise ValueError("clip_each and clip_parts must not both be true")
         if not 0 < self.lr_factor < 1:
             raise ValueError(f"lr_factor must lie between 0 and 1, but is {self.lr_factor}")
         if self.silent_rounds >= self.max_rounds:
@@ -283,15 +287,22 @@ def _train_round(
             loss, score = task.loss(network, batch)
             optimizer.zero_grad()
             loss.backward()
-            if schedule.clip and schedule.clip_each:
-                clip_each(network, schedule.clip)
-            elif schedule.clip:
-                nn.utils.clip_grad_norm_(network.parameters(), schedule.clip)
+            _clip(network, schedule)
             optimizer.step()
             losses.append(loss.detach())
             scores.append(score)
         passes += 1
     return len(losses), float(torch.stack(losses).mean()), sum(scores) / len(scores)
+
+
+def _clip(network: nn.Module, schedule: Schedule) -> None:
+    """Limit the norm of the gradient, of the whole network or of what the schedule says."""
+    if not schedule.clip:
+        return
+    if schedule.clip_each:
+        return clip_each(network, schedule.clip)
+    for part in network.children() if schedule.clip_parts else (network,):
+        nn.utils.clip_grad_norm_(list(part.parameters()), schedule.clip)
 
 
 def _end(history: list[Round], best: Round, schedule: Schedule, metric: Metric) -> str:

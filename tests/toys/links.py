@@ -27,11 +27,11 @@ class ToyData:
         known, *held_out = links.split([len(links) - 80, 40, 40])
         parts = ("train", "valid", "test")
         both = torch.cat([known, known.flip(1)])
-        graph = Graph.from_edges(both[:, 0], both[:, 1], self.num_nodes, self_loops=True)
+        edges = Graph.from_edges(both[:, 0], both[:, 1], self.num_nodes)
         x = torch.randn(self.num_nodes, 6, generator=generator)
         positive = dict(zip(parts, (known, *held_out), strict=True))
         negative = dict(zip(parts, others[:120].split(40), strict=True))
-        return LinkProblem(x, graph, positive, negative)
+        return LinkProblem(x, edges, positive, negative)
 
     def missing(self):
         return None
@@ -54,11 +54,11 @@ BENCHMARK = Benchmark(
     source="A test",
     data=ToyData(),
     network=ToyNetwork(),
-    task=LinkTask(negatives=2),
+    task=LinkTask(ratio=2),
     schedule=Schedule(lr=0.02, max_rounds=4, batch_size=64),
     mechanisms={"gat": (2,), "gatv2": (2,)},
     seeds=range(2),
     metric=ROC_AUC.on("test"),
     smoke=("max_rounds=1",),
-    search={"negatives": (1, 2)},
+    search={"ratio": (1, 2)},
 )

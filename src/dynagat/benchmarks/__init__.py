@@ -2,6 +2,9 @@
 
 from dynagat.benchmarks.dictionary_lookup import DICTIONARY_LOOKUP
 from dynagat.benchmarks.edge_noise import EDGE_NOISE
+from dynagat.benchmarks.ogbl_citation2 import OGBL_CITATION2
+from dynagat.benchmarks.ogbl_collab import OGBL_COLLAB
+from dynagat.benchmarks.ogbl_ddi import OGBL_DDI
 from dynagat.benchmarks.ogbn_arxiv import OGBN_ARXIV
 from dynagat.benchmarks.ogbn_mag import OGBN_MAG
 from dynagat.benchmarks.ogbn_products import OGBN_PRODUCTS
@@ -21,6 +24,9 @@ BENCHMARKS: dict[str, Benchmark] = {
         OGBN_MAG,
         OGBN_PROTEINS,
         EDGE_NOISE,
+        OGBL_COLLAB,
+        OGBL_CITATION2,
+        OGBL_DDI,
         QM9,
         PUBMED,
         CORA,

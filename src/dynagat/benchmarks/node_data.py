@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal
 
 from dynagat.data.arrays import FolderError
-from dynagat.data.catalog import CATALOG, load
+from dynagat.data.catalog import CATALOG, load, missing
 from dynagat.data.problems import check_split
 from dynagat.data.store import GraphData, open_graph, stored_names
 from dynagat.data.structure import structural_features
@@ -55,11 +55,8 @@ class NodeData:
 
         Reads only the list of a stored graph's arrays: the files may have many gigabytes.
         """
-        entry = CATALOG.get(self.dataset)
         if self.dataset not in stored_names():
-            if entry is None:
-                return f"there is no graph {self.dataset!r}; `dynagat data list` has the names"
-            return entry.how if entry.raw() is None else None
+            return missing(self.dataset)
         if self.features == "structure" or not self._should_have_features:
             return None
         try:

@@ -18,11 +18,11 @@ from torch import Tensor
 from dynagat.benchmarks.qm9_report import extras
 from dynagat.benchmarks.qm9_units import UNITS
 from dynagat.benchmarks.relational_stack import RelationalStack
-from dynagat.data.catalog import CATALOG, load
+from dynagat.data.catalog import load, missing
 from dynagat.data.collection import NUM_RELATIONS, collection_of
 from dynagat.data.molecules import CHARGE, ELEMENTS, GRAPH, NUMBER, SYMBOLS, molecule_of
 from dynagat.data.qm9 import TARGETS
-from dynagat.data.store import NODE, SPLITS, GraphData, stored_names, tensor
+from dynagat.data.store import NODE, SPLITS, GraphData, tensor
 from dynagat.experiment import Benchmark, Published, departure
 from dynagat.metrics import Metric
 from dynagat.nn.averaged import AveragedNetwork, GatedSum
@@ -110,12 +110,7 @@ class MoleculeData:
         return TARGETS if self.target == "all" else (self.target,)
 
     def missing(self) -> str | None:
-        if self.dataset in stored_names():
-            return None
-        entry = CATALOG.get(self.dataset)
-        if entry is None:
-            return f"there is no graph {self.dataset!r}; `dynagat data list` has the names"
-        return entry.how if entry.raw() is None else None
+        return missing(self.dataset)
 
 
 def _features(data: GraphData) -> Tensor:

@@ -1,4 +1,4 @@
-"""Stacks: networks for nodes as frozen settings that build themselves.
+"""Stacks: networks for nodes and for links as frozen settings that build themselves.
 
 Every mechanism can stand in every stack. `x ← f(x)` below is one layer.
 """
@@ -7,16 +7,18 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Literal, final
+from typing import Any, Literal, final
 
 from torch import nn
 
 from dynagat.experiment import departure
 from dynagat.nn.dropout import Dropout
 from dynagat.nn.linear import Linear
-from dynagat.nn.network import Layer, MakeConv, Network, make_conv
+from dynagat.nn.network import BASELINES, Layer, MakeConv, Network, make_conv
+from dynagat.nn.readout import PairReadout
+from dynagat.prediction.links import LinkProblem
 from dynagat.prediction.nodes import NodeProblem
 
 Position = Literal["first", "middle", "last"]
@@ -65,7 +67,7 @@ class Stack(ABC):
         return [problem.x.shape[1], *[self.dim] * (self.layers - 1), problem.out_dim]
 
     @abstractmethod
-    def build(self, problem: NodeProblem, mechanism: str) -> Network:
+    def build(self, problem: Any, mechanism: str) -> Network:
         """The network, with new weights from torch's generator."""
 
 
@@ -91,22 +93,27 @@ class PyGStack(Stack):
         return layer_shapes(self.widths(problem), self.heads, self.last_heads)
 
 
-@final
 @dataclass(frozen=True)
-class ResidualStack(PyGStack):
-    """x ← dropout(LayerNorm(x + g ReLU(conv(x)))), and conv alone in the last layer
+class ResidualLayers(PyGStack):
+    """Abstract. x ← dropout(LayerNorm(x + g ReLU(conv(x)))), and conv alone in the last layer
 
-    For arxiv, mag and edge noise. residual="middle" adds x where both widths are the hidden one;
-    "all" adds it elsewhere too, through a linear map, also in the last layer.
+    residual="middle" adds x where both widths are the hidden one; "all" adds it elsewhere too,
+    through a linear map, also in the last layer.
     """
 
     residual: Literal["none", "middle", "all"] = "middle"  # D15: not "all", as the paper says
-    gain: float = departure(1.0, published=2.0, number="D14")  # of the middle layer, in training
+    gain: float = 1.0  # g of the middle layers
     norm: bool = True
 
-    def build(self, problem: NodeProblem, mechanism: str) -> Network:
+    @property
+    def eval_gain(self) -> float:
+        """g of the middle layers in evaluation."""
+        return 1.0
+
+    def layers_between(self, widths: list[int], mechanism: str) -> Iterator[Layer]:
         conv = self.conv(mechanism)
-        return Network(self._layer(conv, shape) for shape in self.shapes(problem))
+        for shape in layer_shapes(widths, self.heads, self.last_heads):
+            yield self._layer(conv, shape)
 
     def _layer(self, conv: MakeConv, shape: LayerShape) -> Layer:
         is_middle, is_last = shape.position == "middle", shape.position == "last"
@@ -120,7 +127,45 @@ class ResidualStack(PyGStack):
             skip=skip if is_added else None,
             after=None if is_last else nn.Sequential(*norm, Dropout(self.dropout)),
             gain=self.gain if is_middle else 1.0,
+            eval_gain=self.eval_gain if is_middle else 1.0,
         )
+
+
+@final
+@dataclass(frozen=True)
+class ResidualStack(ResidualLayers):
+    """For nodes: arxiv, mag and edge noise."""
+
+    gain: float = departure(1.0, published=2.0, number="D14")  # in training
+
+    def build(self, problem: NodeProblem, mechanism: str) -> Network:
+        return Network(self.layers_between(self.widths(problem), mechanism))
+
+
+@dataclass(frozen=True)
+class LinkStack(ResidualLayers):
+    """For links: score_ij = MLP(h_i ∘ h_j), with as many linear layers as graph layers
+
+    Nodes without features get a row of a learned table.
+    """
+
+    dim: int = 64
+    dropout: float = 0.0
+    # "ogb": GCN and GraphSAGE are 256 wide, without norm and residual, as in OGB's scripts.
+    baselines: Literal["same", "ogb"] = departure("same", published="ogb", number="D27")
+
+    def build(self, problem: LinkProblem, mechanism: str) -> Network:
+        if mechanism in BASELINES and self.baselines == "ogb":
+            own = replace(self, baselines="same", dim=256, norm=False, residual="none")
+            return own.build(problem, mechanism)
+        is_learned = problem.x.dim() == 1
+        width = self.dim if is_learned else problem.x.shape[1]
+        layers = list(self.layers_between([width, *[self.dim] * self.layers], mechanism))
+        embedding = nn.Embedding(len(problem.x), self.dim) if is_learned else None
+        if embedding is not None:
+            nn.init.xavier_uniform_(embedding.weight)  # as OGB's script for ddi
+        readout = PairReadout(self.dim, self.layers, dropout=self.dropout)
+        return Network(layers, embedding=embedding, readout=readout)
 
 
 @final

@@ -69,6 +69,16 @@ def find_entry(name: str) -> Entry:
     return CATALOG[name]
 
 
+def missing(name: str) -> str | None:
+    """How to get a graph that is neither stored nor can be read from its files; else None."""
+    if name in stored_names():
+        return None
+    entry = CATALOG.get(name)
+    if entry is None:
+        return f"there is no graph {name!r}; `dynagat data list` has the names"
+    return entry.how if entry.raw() is None else None
+
+
 def load(name: str) -> GraphData:
     """Open a stored graph, or store one of the catalogue whose files exist and open it."""
     if name in stored_names():

@@ -91,7 +91,7 @@ class Published:
     def from_percents(
         cls,
         where: str,
-        table: Mapping[tuple[str, int], tuple[float, float]],
+        table: Mapping[tuple[str, int | None], tuple[float, float]],
         metric: Metric,
         n: int,
         divided_by: Literal["n - 1", "n"] = "n - 1",

@@ -187,7 +187,7 @@ def _kind(value: Any, path: str) -> Any:
 def _parse_several(path: str, kind: Any, text: str) -> list[Any]:
     if kind is int and "-" in text[1:]:
         return parse_numbers(text, path)
-    if kind in (int, float) or typing.get_origin(kind) is typing.Literal:
+    if kind in (int, float, bool) or typing.get_origin(kind) is typing.Literal:
         return [_parse(path, kind, part) for part in text.split(",")]
     return [_parse(path, kind, text)]
 

@@ -20,6 +20,7 @@ from dynagat.nn.gatv2 import GATv2Conv
 from dynagat.nn.gcn import GCNConv
 from dynagat.nn.pyg_layers import make_gin, make_pyg_attention, make_sage
 from dynagat.nn.relational import RGCNConv, RGINConv
+from dynagat.nn.sage import SAGEConv
 
 ATTENTION: dict[str, Any] = {"gat": GATConv, "gatv2": GATv2Conv, "dpgat": DPGATConv}
 BASELINES = ("gcn", "gin", "sage")  # without attention, so without heads
@@ -55,7 +56,8 @@ class Layer(nn.Module):
         conv: a graph layer that takes (x, graph).
         own: of the node's own features; None leaves the term out.
         skip: None leaves the term out.
-        gain: g in training; g = 1 in evaluation.
+        gain: g in training.
+        eval_gain: g in evaluation.
     """
 
     def __init__(
@@ -68,9 +70,11 @@ class Layer(nn.Module):
         skip: nn.Module | None = None,
         after: nn.Module | None = None,
         gain: float = 1.0,
+        eval_gain: float = 1.0,
     ) -> None:
         super().__init__()
-        self.conv, self.own, self.skip, self.gain = conv, own, skip, gain
+        self.conv, self.own, self.skip = conv, own, skip
+        self.gain, self.eval_gain = gain, eval_gain
         self.before, self.inner = before or nn.Identity(), inner or nn.Identity()
         self.after = after or nn.Identity()
 
@@ -83,7 +87,7 @@ class Layer(nn.Module):
             out = out + self.own(z[:queries])
         out = self.inner(out)
         if self.skip is not None:
-            out = self.skip(x[:queries]) + (self.gain if self.training else 1.0) * out
+            out = self.skip(x[:queries]) + (self.gain if self.training else self.eval_gain) * out
         return self.after(out)
 
     def _convolve(self, x: Tensor, near: Neighbourhood) -> Tensor:
@@ -186,7 +190,8 @@ def make_conv(
             if mechanism == "gcn":
                 return lambda width, out, heads: RGCNConv(width, out, num_relations)
             return lambda width, out, heads: RGINConv(width, out, num_relations, activation())
-        make = {"gcn": GCNConv, "gin": make_gin, "sage": make_sage}[mechanism]
+        sage = make_sage if source == "pyg" else SAGEConv
+        make = {"gcn": GCNConv, "gin": make_gin, "sage": sage}[mechanism]
         return lambda width, out, heads: make(width, out)
     options: dict[str, Any] = {"add_self_loops": False, "bias": bias, "dropout": dropout}
     options["edge_dim"] = edge_dim

@@ -7,6 +7,8 @@ from typing import final
 import torch
 from torch import Tensor, nn
 
+from dynagat.nn.dropout import Dropout
+
 
 @final
 class MeanReadout(nn.Module):
@@ -25,11 +27,15 @@ class MeanReadout(nn.Module):
 
 @final
 class PairReadout(nn.Module):
-    """score_ij = MLP(x_i ∘ x_j), with `layers` linear layers and ReLU between them"""
+    """score_ij = MLP(x_i ∘ x_j), with `layers` linear layers; ReLU and dropout between them"""
 
-    def __init__(self, dim: int, layers: int = 2) -> None:
+    def __init__(self, dim: int, layers: int = 2, *, dropout: float = 0.0) -> None:
         super().__init__()
-        hidden = [each for _ in range(layers - 1) for each in (nn.Linear(dim, dim), nn.ReLU())]
+        hidden = [
+            each
+            for _ in range(layers - 1)
+            for each in (nn.Linear(dim, dim), nn.ReLU(), Dropout(dropout))
+        ]
         self.mlp = nn.Sequential(*hidden, nn.Linear(dim, 1))
 
     def forward(self, x: Tensor, pairs: Tensor) -> Tensor:

@@ -204,7 +204,7 @@ class NodePrediction(Prediction):
         nodes = batch.node_id
         x, degree = self.problem.x[nodes], self.problem.degree[nodes]
         if batch.layered:  # sampled neighbours, not a subgraph of random walks
-            return nodes[: batch.num_seeds], network(x, _neighbourhoods(batch.graphs, degree))
+            return nodes[: batch.num_seeds], network(x, neighbourhoods(batch.graphs, degree))
         kept = self._is_training[nodes].nonzero()[:, 0]  # some nodes of the subgraph
         if not len(kept):  # the mean loss of no nodes is nan
             raise ValueError(
@@ -231,7 +231,7 @@ class NodePrediction(Prediction):
         if batch is None:
             return None
         degree = self.problem.degree[batch.node_id]
-        return network(batch.x, _neighbourhoods(batch.graphs, degree))
+        return network(batch.x, neighbourhoods(batch.graphs, degree))
 
     def _receptive_field(self, part: str, layers: int) -> Batch | None:
         problem = self.problem
@@ -341,7 +341,7 @@ class NodePrediction(Prediction):
         return MicroscopeInput((problem.x, problem.graph), marks)
 
 
-def _neighbourhoods(graphs: Sequence[Graph], degree: Tensor) -> list[Neighbourhood]:
+def neighbourhoods(graphs: Sequence[Graph], degree: Tensor) -> list[Neighbourhood]:
     """One for each layer; its keys are the first of the sample's nodes."""
     return [Neighbourhood(graph, degree[: graph.num_keys]) for graph in graphs]
 
@@ -357,9 +357,21 @@ def infer_nodes(
 ) -> Tensor:
     """[N, out] of a network for every node, layer by layer, in bounded memory.
 
-    Degrees travel as the last column of the features. `self_loops` adds one to each node of the
-    graph, which must have none.
+    `self_loops` adds one to each node of the graph, which must have none.
     """
+    return network.readout(encode_nodes(network, x, graph, batch_size, self_loops=self_loops))
+
+
+@torch.no_grad()
+def encode_nodes(
+    network: Network,
+    x: Tensor,
+    graph: Graph,
+    batch_size: int = INFERENCE_BATCH,
+    *,
+    self_loops: bool = False,
+) -> Tensor:
+    """As `infer_nodes`, before the readout. Degrees travel as the last column of the features."""
     degree = degrees(graph)[:, None].float() + int(self_loops)
 
     def step(layer: nn.Module) -> Callable[[Tensor, Graph], Tensor]:
@@ -374,4 +386,4 @@ def infer_nodes(
     steps = [step(layer) for layer in network.layers]
     features = torch.cat([network.embedding(x), degree], dim=1)
     out = infer(steps, features, graph, batch_size=batch_size)
-    return network.readout(torch.as_tensor(out)[:, :-1])
+    return torch.as_tensor(out)[:, :-1]
