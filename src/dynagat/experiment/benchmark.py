@@ -73,6 +73,9 @@ class Settings:
             check(self.network)
 
 
+MeanStd = tuple[float, float]
+
+
 @dataclass(frozen=True)
 class Published:
     """A number that was published, and where."""
@@ -91,7 +94,7 @@ class Published:
     def from_percents(
         cls,
         where: str,
-        table: Mapping[tuple[str, int | None], tuple[float, float]],
+        table: Mapping[tuple[str, int], MeanStd] | Mapping[tuple[str, None], MeanStd],
         metric: Metric,
         n: int,
         divided_by: Literal["n - 1", "n"] = "n - 1",

@@ -326,11 +326,11 @@ class LinkPrediction(Prediction):
         """[N, dim]: what the readout takes, for every node."""
         network.eval()
         problem = self.problem
-        is_other = part == "test" and problem.test_edges is not None
         if self.settings.neighbours:
-            edges = problem.test_edges if is_other else problem.edges
+            edges = problem.test_edges if part == "test" else None
+            edges = problem.edges if edges is None else edges
             return encode_nodes(network, problem.x, edges, self_loops=problem.self_loops)
-        return network.encode(problem.x, problem.test_graph if is_other else problem.graph)
+        return network.encode(problem.x, problem.test_graph if part == "test" else problem.graph)
 
     def microscope_input(self) -> MicroscopeInput:
         pairs = self.problem.links["test"][:MICROSCOPE_PAIRS]
