@@ -10,7 +10,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from dynagat.graph import check_edge_index
 from dynagat.sampling.batch import Batch
 from dynagat.sampling.draw import derive_seed
 from dynagat.sampling.loader import Loader
@@ -65,7 +64,7 @@ class LinkNeighborLoader(Loader):
         return self.edge_label_index.shape[1]
 
     def _make(self, positions: np.ndarray, seed: int, threads: int) -> Any:
-        pairs = self.edge_label_index.numpy()[:, positions].astype(np.int64, copy=False)
+        pairs = self.edge_label_index[:, positions].astype(np.int64, copy=False)
         if self.negatives is not None:
             own_seed = derive_seed(seed, NEGATIVES)
             others = self.negatives.draw(pairs, self.source.num_nodes, own_seed)
@@ -108,34 +107,33 @@ class LinkNeighborLoader(Loader):
         return f"LinkNeighborLoader({self.num_inputs} links, {self.num_neighbors})"
 
 
-def _read_links(links: Any, source: Source) -> Tensor:
-    """[2, links] int32 or int64, in range and not empty."""
+def _read_links(links: Any, source: Source) -> np.ndarray:
+    """[2, links] int32 or int64, in range and not empty; may be mapped from a file."""
     if isinstance(links, str | tuple):
         raise TypeError(f"edge_label_index must be a tensor of shape [2, links], but is {links!r}")
-    if links is None:
-        links = _all_edges(source)
-    elif hasattr(links, "as_tensor"):  # PyG's EdgeIndex
+    links = _all_edges(source) if links is None else links
+    if hasattr(links, "as_tensor"):  # PyG's EdgeIndex
         links = links.as_tensor()
-    elif not isinstance(links, Tensor):
-        links = torch.from_numpy(np.asarray(links))
-    links = links.detach().cpu()
-    check_edge_index(links, "edge_label_index")
-    if links.shape[1] == 0:
+    links = links.detach().cpu().numpy() if isinstance(links, Tensor) else np.asarray(links)
+    if links.ndim != 2 or len(links) != 2:
+        shape = list(links.shape)
+        raise ValueError(f"edge_label_index must have shape [2, links], but has {shape}")
+    if links.dtype not in (np.int32, np.int64):
+        raise TypeError(f"edge_label_index must hold int32 or int64, but holds {links.dtype}")
+    if links.size == 0:
         raise ValueError("edge_label_index must hold at least one link, but is empty")
-    for end in (int(links.min()), int(links.max())):
+    for end in (links.min(), links.max()):
         if not 0 <= end < source.num_nodes:
             raise ValueError(f"edge_label_index must lie in [0, {source.num_nodes}), but has {end}")
     return links
 
 
-def _all_edges(source: Source) -> Tensor:
+def _all_edges(source: Source) -> np.ndarray:
     """[2, E] of (key, query), in the order of edge ids."""
     rows = source.neighbours
     query = np.repeat(np.arange(rows.num_nodes), np.diff(rows.rowptr))
     edges = np.stack([rows.key_index, query])
-    if rows.edge_id is not None:
-        edges = edges[:, np.argsort(rows.edge_id, kind="stable")]
-    return torch.from_numpy(edges)
+    return edges if rows.edge_id is None else edges[:, np.argsort(rows.edge_id, kind="stable")]
 
 
 def _read_labels(label: Any, num_links: int, negatives: Negatives | None) -> Tensor | None:
