@@ -154,6 +154,20 @@ def test_a_row_has_the_number_that_the_paper_prints(mechanism, heads, k, part, m
     assert (row.published and row.published.mean) == mean
 
 
+@pytest.mark.parametrize(("num_runs", "mean"), [(2, 0.4237), (10, 0.4237), (30, 0.4224)])
+def test_runs_are_shown_beside_the_published_number_of_as_many(num_runs, mean):
+    """The paper has a table of 10 runs, and one of 30 that does not say how many heads."""
+    collab = find("ogbl-collab")
+    members = runs("gat", [0.4] * num_runs, heads=8)
+    settings = collab.with_heads(8).stored_settings()
+    members = [
+        replace(each, benchmark=collab.name, settings=settings, metrics={collab.metric.name: 0.4})
+        for each in members
+    ]
+    (row,) = rows(members, collab)
+    assert row.published.mean == mean
+
+
 def test_p_is_that_of_gatv2_against_the_row():
     ours, theirs = [0.9, 0.95, 1.0], [0.5, 0.7, 0.6]
     members = rows(runs("gatv2", ours) + runs("gat", theirs, heads=8), BENCHMARK)

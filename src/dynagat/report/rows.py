@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import groupby
@@ -229,19 +229,23 @@ class _Reader:
             heads=runs[0].heads,
             metric=metric,
             runs=runs,
-            published=None if caveats else self._published(runs[0], values, metric),
+            published=None if caveats else self._published(runs, values, metric),
         )
 
     def _published(
-        self, record: Record, values: Mapping[str, Any], metric: Metric
+        self, runs: Sequence[Record], values: Mapping[str, Any], metric: Metric
     ) -> Published | None:
+        """The number of as many runs as there are here, if it was published with several."""
         by_name = {_last(path): value for path, value in values.items()}
-        for each in self.benchmark.published:
-            same = all(by_name.get(name) == value for name, value in each.settings.items())
-            fits = each.heads in (None, record.heads)
-            if same and fits and (each.mechanism, each.metric) == (record.mechanism, metric):
-                return each
-        return None
+        known = [
+            each
+            for each in self.benchmark.published
+            if all(by_name.get(name) == value for name, value in each.settings.items())
+            and each.heads in (None, runs[0].heads)
+            and (each.mechanism, each.metric) == (runs[0].mechanism, metric)
+        ]
+        reached = [each for each in known if each.n <= len(runs)]
+        return max(reached or known[:1], key=lambda each: each.n, default=None)
 
 
 def _num_different(
