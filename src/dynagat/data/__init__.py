@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from dynagat.data.catalog import load
+    from dynagat.data.link_split import split_links
+    from dynagat.data.link_table import read_links
     from dynagat.data.molecule_table import read_molecules
     from dynagat.data.pyg import from_pyg
     from dynagat.data.statistics import describe
@@ -15,10 +17,11 @@ if TYPE_CHECKING:
     from dynagat.data.tables import Columns, TableError, read_tables, write_tables
 
 __all__ = ["Columns", "GraphData", "TableError", "describe", "from_pyg", "load", "open_graph"]
-__all__ += ["read_molecules", "read_tables", "write_tables"]
+__all__ += ["read_links", "read_molecules", "read_tables", "split_links", "write_tables"]
 
 _HOMES = {"GraphData": "store", "describe": "statistics", "from_pyg": "pyg", "load": "catalog"}
 _HOMES |= {"open_graph": "store", "read_molecules": "molecule_table"}
+_HOMES |= {"read_links": "link_table", "split_links": "link_split"}
 
 
 def __getattr__(name: str) -> Any:

@@ -14,6 +14,8 @@ MAX_NAMED = 5  # rows that were left out
 def assumptions(data: GraphData) -> tuple[str, ...]:
     """What was assumed about tables or an .npz file; empty for published data sets."""
     tables, columns = data.about.get("tables"), data.about.get("columns")
+    if "links" in data.about:
+        return tuple(_of_links(data, data.about["links"], columns))
     if tables is not None and columns is not None:
         return (*_of_nodes(data, tables, columns), _of_edges(tables))
     if "molecules" in data.about:
@@ -50,6 +52,30 @@ def _of_molecules(data: GraphData, table: Mapping[str, Any]) -> Iterator[str]:
     if table.get("unlabelled"):
         yield f"Left out: {table['unlabelled']:,} of {table['rows']:,} rows without a target."
     yield from _of_split(table)
+
+
+def _of_links(
+    data: GraphData, links: Mapping[str, Any], columns: Mapping[str, Any] | None
+) -> Iterator[str]:
+    if "key" in links:
+        yield f"Columns {links['key']!r} and {links['query']!r} hold the two nodes of a link."
+    merged = f"{links['repeated']:,} of {links['rows']:,} rows repeat a link"
+    yield f"{links['links']:,} links, in no direction: {merged}, {_self_pairs(links)}."
+    if columns is not None:
+        features = _listed([each["name"] for each in columns["columns"]])
+        yield f"Features: {features or 'none'} (--ignore leaves a column out)."
+    if links.get("time"):
+        sizes = " and ".join(f"{len(data.split[f'{part}/edge']):,}" for part in ("valid", "test"))
+        yield f"Split by {links['time']!r}: the latest {sizes} links are for valid and test."
+    elif links.get("split") or "shares" in links:
+        yield from _of_split(links)
+    if links["unseen"]:
+        what = f"{links['unseen']:,} nodes have links in valid or test, but none in train"
+        yield f"{what}: no neighbour tells the network about them."
+
+
+def _self_pairs(links: Mapping[str, Any]) -> str:
+    return f"and {links['self_pairs']:,} that pair a node with itself are left out"
 
 
 def _of_split(table: Mapping[str, Any]) -> Iterator[str]:

@@ -84,7 +84,7 @@ def read_tables(
     check_task(task, len(targets))
     check_shares(shares)
     edge_file, node_file = TableFile.open(edges), TableFile.open(nodes)
-    ends = _edge_columns(edge_file, key, query, edge_columns, directed)
+    ends = edge_columns_of(edge_file, key, query, edge_columns, directed)
     roles = _node_columns(node_file, targets, id, split, ignore, columns)
     name = name or name_of(Path(nodes) if folder is None else Path(folder))
     job = _Job(edge_file, node_file, ends, roles, Choices(task, shares, seed), columns, directed)
@@ -127,9 +127,10 @@ class _Job:
         return len(ids), about
 
 
-def _edge_columns(
+def edge_columns_of(
     file: TableFile, key: str | None, query: str | None, attributes: Sequence[str], directed: bool
 ) -> EdgeColumns:
+    """The columns with these names, or else the usual ones."""
     if (key is None) != (query is None):
         raise ValueError(f"key and query must be given together, but are {key!r} and {query!r}")
     if attributes and not directed:
