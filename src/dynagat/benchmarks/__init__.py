@@ -10,6 +10,7 @@ from dynagat.benchmarks.ogbn_mag import OGBN_MAG
 from dynagat.benchmarks.ogbn_products import OGBN_PRODUCTS
 from dynagat.benchmarks.ogbn_proteins import OGBN_PROTEINS
 from dynagat.benchmarks.own_graph import OWN_GRAPH
+from dynagat.benchmarks.own_links import OWN_LINKS
 from dynagat.benchmarks.own_molecules import OWN_MOLECULES
 from dynagat.benchmarks.pubmed import CITESEER, CORA, PUBMED
 from dynagat.benchmarks.qm9 import QM9
@@ -38,6 +39,7 @@ BENCHMARKS: dict[str, Benchmark] = {
 def find(name: str) -> Benchmark:
     """A benchmark by its name."""
     known = {**BENCHMARKS, OWN_GRAPH.name: OWN_GRAPH, OWN_MOLECULES.name: OWN_MOLECULES}
+    known[OWN_LINKS.name] = OWN_LINKS
     if name not in known:
         raise ValueError(f"there is no benchmark {name!r}; there are {', '.join(known)}")
     return known[name]

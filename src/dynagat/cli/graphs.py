@@ -13,9 +13,10 @@ import typer
 
 from dynagat.cli.console import explain_errors, note, words
 from dynagat.cli.running import run_shown
-from dynagat.cli.tables import TableOptions, table_options
+from dynagat.cli.tables import SHARES, TableOptions, table_options
 from dynagat.experiment.settings import parse_numbers
 
+LINK = "link"  # value of --task
 Molecules = Annotated[
     Path | None, typer.Option("--graphs", help="CSV or Parquet with a row for each molecule.")
 ]
@@ -30,6 +31,10 @@ def compare(
     ] = None,
     graphs: Molecules = None,
     smiles: Smiles = None,
+    time: Annotated[
+        str | None,
+        typer.Option(help="--task link: column of the edges; the latest are for validation, test."),
+    ] = None,
     mechanism: Annotated[
         list[str] | None, typer.Option(help="Some of gcn, gat, gatv2, dpgat; default: all.")
     ] = None,
@@ -39,7 +44,8 @@ def compare(
         typer.Option(
             help="Score that training, the choice of the model and the tests use: accuracy, "
             "balanced_accuracy, macro_f1, roc_auc, average_precision or log_loss; r2, mae or rmse "
-            "for numbers. Default: chosen by the target."
+            "for numbers; average_precision, roc_auc or hits@20 for links. Default: chosen by the "
+            "target."
         ),
     ] = None,
     class_weights: Annotated[
@@ -55,20 +61,28 @@ def compare(
     ] = Path("comparison"),
     as_json: Annotated[bool, typer.Option("--json", help="Print the answer as JSON.")] = False,
 ) -> None:
-    """Compare GCN, GAT, GATv2 and DPGAT on your graph or molecules.
+    """Compare GCN, GAT, GATv2 and DPGAT on your graph, its links or molecules.
 
     Trains each of them and says which to use.
     """
     from dynagat import comparison as comparisons
     from dynagat.comparison.plan import as_settings
+    from dynagat.comparison.subject import LINKS, MOLECULES, NODES
     from dynagat.data.assumptions import assumptions
 
     with explain_errors(), _not_left_empty(folder):
         numbers = parse_numbers(",".join(seeds), "seeds") if seeds else None
         names = words(mechanism) or None
         texts = [*(settings or ()), *as_settings(metric, class_weights)]
-        comparisons.check_choices(names, numbers, texts, molecules=graphs is not None)
-        data = _data(graph, tables, graphs, smiles, folder)
+        is_links = tables.task == LINK
+        subject = LINKS if is_links else NODES if graphs is None else MOLECULES
+        comparisons.check_choices(names, numbers, texts, subject)
+        if time is not None and not is_links:
+            raise ValueError("--time is for --task link")
+        if is_links:
+            data = _links(graph, tables, time, graphs, folder)
+        else:
+            data = _data(graph, tables, graphs, smiles, folder)
         for sentence in assumptions(data):
             note(sentence)
         comparison = comparisons.compare(
@@ -126,6 +140,25 @@ def _data(
     return store_graph(folder, lambda path: tables.read(name=name, folder=path, replace=True))
 
 
+def _links(
+    name: str | None, tables: TableOptions, time: str | None, graphs: Path | None, folder: Path
+) -> Any:
+    """The links of a table or of a stored graph, stored in the comparison's folder."""
+    from dynagat.comparison.folder import store_graph
+    from dynagat.data.catalog import load
+    from dynagat.data.link_split import SHARES, split_links
+
+    if graphs is not None or (name is None) == (tables.edges is None):
+        raise ValueError("compare --task link takes --edges, or the name of a graph")
+    if name is None:
+        data = tables.read_links(time)
+    elif (data := load(name)).task.get("kind") != "links":
+        if time is not None:
+            raise ValueError("--time names a column of --edges, which are missing")
+        data = split_links(data, shares=tables.shares or SHARES, seed=tables.split_seed)
+    return store_graph(folder, lambda path: data.save(path, replace=True))
+
+
 def _molecules(graphs: Path, smiles: str | None, tables: TableOptions) -> Any:
     from dynagat.data import read_molecules
 
@@ -141,7 +174,7 @@ def _molecules(graphs: Path, smiles: str | None, tables: TableOptions) -> Any:
         target=tables.target,
         task=tables.task,
         split=tables.split,
-        shares=tables.shares,
+        shares=tables.shares or SHARES,
         seed=tables.split_seed,
     )
 
@@ -151,6 +184,11 @@ def _commands(
 ) -> list[str]:
     """How to use the model, for the page."""
     model, edges, nodes = folder / "model", tables.edges or "edges.csv", tables.nodes or "nodes.csv"
+    if tables.task == LINK:
+        start = f"import dynagat\n\nmodel = dynagat.load_model({str(model)!r})"
+        command = shlex.join(["dynagat", "predict", "--model", str(model)])
+        ends = [f"{command} --links pairs.csv --out scores.csv", f"{command} --suggest NODE"]
+        return [*ends, f"{start}\nmodel.score([(a, b), (c, d)])\nmodel.suggest(node, top=10)"]
     inputs: list[Any] = [] if tables.edges is None else ["--edges", edges, "--nodes", nodes]
     arguments = f"edges={str(edges)!r}, nodes={str(nodes)!r}" if inputs else "graph"
     if graphs is not None:

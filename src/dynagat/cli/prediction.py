@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -22,7 +23,9 @@ NodeTable = Annotated[Path | None, typer.Option(help="CSV or Parquet with a row 
 
 
 def predict(
-    out_file: Annotated[Path, typer.Option("--out", help=".parquet or .csv")],
+    out_file: Annotated[
+        Path | None, typer.Option("--out", help=".parquet or .csv; default for links: print them.")
+    ] = None,
     model: Annotated[Path | None, typer.Option(help="The model's folder.")] = None,
     graph: Annotated[str | None, typer.Argument(help="A stored graph, instead of tables.")] = None,
     edges: Edges = None,
@@ -40,8 +43,16 @@ def predict(
         str | None, typer.Option(help="Instead of a model: the key of a run on molecules.")
     ] = None,
     store: StoreFile = DEFAULT_STORE,
+    links: Annotated[
+        Path | None, typer.Option(help="CSV or Parquet with a row per pair of nodes to score.")
+    ] = None,
+    suggest: Annotated[
+        str | None, typer.Option(help="Id of a node: its most probable new links.")
+    ] = None,
+    top: Annotated[int, typer.Option(help="How many to suggest.")] = 10,
+    as_json: Annotated[bool, typer.Option("--json", help="Print scores of links as JSON.")] = False,
 ) -> None:
-    """Apply a trained model to tables, to a graph or to molecules.
+    """Apply a trained model to tables, a graph or molecules, or score links.
 
     Tables must have the columns that the model was trained on. New nodes and edges are fine.
     """
@@ -50,6 +61,13 @@ def predict(
             raise ValueError("predict takes --model, or --run and --store")
         others = {"graph": graph, "edges": edges, "nodes": nodes}
         columns = {"key": key, "query": query, "id": node_id}
+        if links is not None or suggest is not None:
+            given = others | columns | {"graphs": graphs, "smiles": smiles, "run": run}
+            _check_no(given, "--links and --suggest take --model")
+            _score_links(model, links, suggest, top, out_file, as_json)
+            return
+        if out_file is None:
+            raise ValueError("--out is missing: the file of the predictions, .parquet or .csv")
         if model is None:
             _check_no(others | columns, "--run takes --graphs and --smiles")
             predictions = _of_run(str(run), store, graphs, smiles)
@@ -57,6 +75,28 @@ def predict(
             predictions = _of_model(model, others, columns, graphs, smiles)
         path = predictions.save(out_file)
     note(f"{len(predictions):,} predictions: {path}")
+
+
+def _score_links(
+    folder: Path | None,
+    links: Path | None,
+    node: str | None,
+    top: int,
+    out_file: Path | None,
+    as_json: bool,
+) -> None:
+    from dynagat.comparison import LinkModel, load_model
+
+    if folder is None or (links is None) == (node is None):
+        raise ValueError("predict takes --model and either --links or --suggest")
+    model = load_model(folder)
+    if not isinstance(model, LinkModel):
+        raise ValueError(f"{folder} does not predict links: compare with --task link")
+    scores = model.suggest(node, top=top) if links is None else model.score(links)
+    if out_file is not None:
+        note(f"{len(scores):,} scores: {scores.save(out_file)}")
+    if as_json or out_file is None:
+        print(json.dumps(scores.to_dict()) if as_json else scores)
 
 
 def _check_no(options: dict[str, Any], why: str) -> None:
@@ -72,10 +112,12 @@ def _of_model(
     graphs: Path | None,
     smiles: str | None,
 ) -> Predictions:
-    from dynagat.comparison import MoleculeModel, load_model
+    from dynagat.comparison import LinkModel, MoleculeModel, load_model
     from dynagat.data.catalog import load
 
     model = load_model(folder)
+    if isinstance(model, LinkModel):
+        raise ValueError(f"{folder} predicts links and takes --links or --suggest")
     if isinstance(model, MoleculeModel):
         _check_no(others | columns, f"{folder} predicts molecules and takes --graphs")
         return model.predict(_molecules(graphs, smiles or model.smiles))

@@ -13,6 +13,9 @@ from typing import Annotated, Any
 import typer
 
 
+SHARES = (0.6, 0.2, 0.2)  # of nodes and molecules, by default
+
+
 @dataclass(frozen=True)
 class TableOptions:
     """See data.tables.read_tables."""
@@ -22,7 +25,7 @@ class TableOptions:
     target: Annotated[
         str | None, typer.Option(help="Column of the nodes to predict; several: a,b,c.")
     ] = None
-    task: Annotated[str, typer.Option(help="auto, classification, multilabel or regression.")] = (
+    task: Annotated[str, typer.Option(help="auto, classification, multilabel, regression or link.")] = (
         "auto"
     )
     key: Annotated[str | None, typer.Option(help="Column of the edges with the neighbour.")] = None
@@ -33,12 +36,12 @@ class TableOptions:
         str | None, typer.Option("--id", help="Column of the nodes with their ids.")
     ] = None
     split: Annotated[
-        str | None, typer.Option(help="Column of the nodes with train, valid and test.")
+        str | None, typer.Option(help="Column of the nodes (of the edges: links) with train, valid and test.")
     ] = None
     shares: Annotated[
-        tuple[float, float, float],
-        typer.Option(help="Fractions of train, valid and test for a random split."),
-    ] = (0.6, 0.2, 0.2)
+        tuple[float, float, float] | None,
+        typer.Option(help="Fractions of a random split; default: 0.6 0.2 0.2, links 0.8 0.1 0.1."),
+    ] = None
     split_seed: Annotated[int, typer.Option(help="Seed of the random split.")] = 0
     directed: Annotated[
         bool, typer.Option("--directed", help="Keep the direction of the edges.")
@@ -63,11 +66,34 @@ class TableOptions:
             query=self.query,
             id=self.node_id,
             split=self.split,
-            shares=self.shares,
+            shares=self.shares or SHARES,
             seed=self.split_seed,
             directed=self.directed,
             ignore=[name for text in self.ignore for name in text.split(",")],
             **more,
+        )
+
+
+    def read_links(self, time: str | None) -> Any:
+        """Read the links from the table of edges."""
+        from dynagat.data import read_links
+
+        if self.edges is None:
+            raise ValueError("--edges is missing: the table of the links")
+        for name in ("target", "directed"):
+            if getattr(self, name):
+                raise ValueError(f"--{name} is for nodes, not for --task link")
+        return read_links(
+            self.edges,
+            self.nodes,
+            time=time,
+            split=self.split,
+            key=self.key,
+            query=self.query,
+            id=self.node_id,
+            ignore=[name for text in self.ignore for name in text.split(",")],
+            seed=self.split_seed,
+            **({} if self.shares is None else {"shares": self.shares}),
         )
 
 

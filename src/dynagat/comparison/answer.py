@@ -17,6 +17,7 @@ from dynagat.comparison.results import (
     differences,
     predicts_one_class,
 )
+from dynagat.comparison.subject import LINKS
 from dynagat.report import wording
 from dynagat.report.wording import count, listed, name_of, size
 
@@ -27,6 +28,9 @@ PHRASES = {
     "logistic regression": "logistic regression on the {}",
     "ridge regression": "ridge regression on the {}",
     "MLP": "an MLP on the {}",
+    "common neighbours": "the number of common neighbours",
+    "Adamic-Adar": "the Adamic-Adar index",
+    "preferential attachment": "the product of the degrees",
 }
 
 
@@ -51,7 +55,8 @@ def _nothing(results: Sequence[MechanismResult]) -> str:
 
 def _graph(best: MechanismResult, baselines: Sequence[Baseline]) -> list[str]:
     """Does the graph help at all? Against the best model that does not use the edges."""
-    without = [each for each in baselines if each.uses != "edges"]
+    is_links = best.subject is LINKS  # whose baselines all use the edges: does a network help?
+    without = [each for each in baselines if is_links or each.uses != "edges"]
     if not without or best.sample("test") is None:
         return []
     gain = best.metric.gain
@@ -60,14 +65,15 @@ def _graph(best: MechanismResult, baselines: Sequence[Baseline]) -> list[str]:
     reached = f"on the test {best.subject.rows}, {name} reaches {_reached(best, 'test')}"
     phrase = PHRASES[rival.mechanism].format(rival.uses)
     values = f"{reached}, and {phrase} {_value(rival, 'test')}"
-    others = "".join(_edges_alone(best, each) for each in baselines if each.uses == "edges")
+    others = "".join(_edges_alone(best, each) for each in baselines if each not in without)
     if math.isnan(test.p):
         return [f"{wording.first_upper(values)}{others}."]
     p = wording.p_equals(test.p)
     if not test.is_significant:
-        lead = "These runs do not show that the graph helps"
+        lead = f"These runs do not show that {wording.first_lower(best.subject.tested)} helps"
         return [f"{lead}: {values} ({p}{_power(test, best)}){others}."]
-    lead = "The graph helps" if gain(test.mean, 0.0) > 0 else "The graph does not help"
+    helps = "helps" if gain(test.mean, 0.0) > 0 else "does not help"
+    lead = f"{best.subject.tested} {helps}"
     return [f"{lead}: {values} ({p}){others}."]
 
 

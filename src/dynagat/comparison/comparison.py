@@ -14,6 +14,7 @@ from typing import Any
 from dynagat.comparison.answer import answer
 from dynagat.comparison.baselines import Baseline, baselines
 from dynagat.comparison.folder import RECORDS, check_same, store_graph
+from dynagat.comparison.link_baselines import link_baselines
 from dynagat.comparison.model import Model
 from dynagat.comparison.models import model_of
 from dynagat.comparison.plan import Plan, as_settings, make_plan
@@ -29,6 +30,7 @@ from dynagat.experiment import Job, Record, Store, run_lacking
 from dynagat.experiment.record import plain
 from dynagat.experiment.store import StoreError
 from dynagat.metrics import Metric
+from dynagat.prediction.links import LinkPrediction
 
 Run = Callable[[list[Job], Store, int], None]  # runs the jobs that the store lacks
 
@@ -101,13 +103,15 @@ def compare(
     """Train every mechanism with every seed, analyse its attention, and test the differences.
 
     Args:
-        data: with features, a target and a split, as `read_tables` or `read_molecules` returns it.
+        data: with features, a target and a split, as `read_tables` or `read_molecules`
+            returns it; or links, as `read_links` and `split_links` return them.
         mechanisms: some of gcn, gat, gatv2 and dpgat; default: all.
         seeds: of initial weights and dropout; default: 0 to 4, or to 2 from 2 million edges on.
         settings: texts such as "dim=128" or "max_rounds=50", instead of those chosen by size.
         metric: of the scores, such as "macro_f1"; it also decides when training stops. Default:
             ROC-AUC for two classes or several labels, macro F1 if more than half of the training
-            nodes or molecules are of one class, else accuracy; R² for regression.
+            nodes or molecules are of one class, else accuracy; R² for regression; average
+            precision for links.
         class_weights: "balanced" weighs the loss so that every class counts alike.
         workers: processes to train in.
         folder: where the graph, the records and the best model are saved; runs that it has are not
@@ -133,12 +137,17 @@ def compare(
             finished = [each for each in records if each is not None]
             results = results_of(finished, prediction.metric, plan.subject)
             best = _best(results, store, stored)
-        others = baselines(prediction, plan.seeds)
+        others = _baselines(prediction, plan)
         if folder:
             best.save(Path(at, "model"), replace=True)
     sentences = tuple(answer(results, others))
     return Comparison(data.name, dict(data.task), prediction.metric, plan, tuple(results),
                       tuple(others), sentences, best)  # fmt: skip
+
+
+def _baselines(prediction: Any, plan: Plan) -> list[Baseline]:
+    find = link_baselines if isinstance(prediction, LinkPrediction) else baselines
+    return find(prediction, plan.seeds)
 
 
 def _run_silently(jobs: list[Job], store: Store, workers: int) -> None:

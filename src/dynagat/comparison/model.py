@@ -9,9 +9,8 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from torch import Tensor, nn
+from torch import nn
 
-from dynagat.comparison.predictions import Predictions
 from dynagat.data import arrays as folders
 from dynagat.data.store import GraphData
 from dynagat.experiment.record import plain
@@ -23,7 +22,7 @@ FILE_NAMES = {"target_mean": "centre", "target_std": "spread"}  # in the folder'
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Model(ABC):
-    """Abstract. predict returns predictions for every node of a graph, or every molecule."""
+    """Abstract. predict returns predictions for nodes, molecules or links."""
 
     network: nn.Module
     mechanism: str
@@ -35,23 +34,35 @@ class Model(ABC):
     result: Mapping[str, float | None] | None = None  # its metrics in training
 
     @abstractmethod
-    def predict(self, data: Any, /) -> Predictions:
+    def predict(self, data: Any, /) -> Any:
         """Predict for each row."""
-
-    @abstractmethod
-    def outputs(self, data: GraphData) -> Tensor:
-        """[rows, out]: output of the network."""
 
     @abstractmethod
     def microscope_input(self, data: GraphData) -> MicroscopeInput:
         """What the microscope runs the network on, of the data it was trained on."""
 
+    @classmethod
+    def make_network(cls, settings: Any, mechanism: str, values: Mapping[str, Any]) -> nn.Module:
+        """A network with new weights, for a model with these other values."""
+        task = values["task"]
+        out_dim = 1 if task["kind"] == "regression" else len(task["classes"])
+        return settings.with_widths(mechanism, values["in_dim"], out_dim)
+
+    @property
+    def arrays(self) -> dict[str, Any]:
+        """Fields that are stored as arrays."""
+        return {}
+
     def save(self, folder: Path | str, *, replace: bool = False) -> Path:
         """Write it as a folder, whole or not at all."""
-        simple = [each.name for each in fields(self) if each.name not in ("network", "settings")]
+        arrays, names = self.arrays, [each.name for each in fields(self)]
+        odd = {"network", "settings", "ids", "x", "links"}
+        simple = [name for name in names if name not in odd]
         with folders.write_folder(folder, KIND, replace=replace) as writer:
             for name, value in self.network.state_dict().items():
                 writer.add(f"weights/{name}", value.numpy())
+            for name, value in arrays.items():
+                writer.add(f"graph/{name}", value)
             writer.about = {FILE_NAMES.get(name, name): plain(getattr(self, name))
                             for name in simple}  # fmt: skip
             writer.about["settings"] = asdict(self.settings)

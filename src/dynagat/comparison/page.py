@@ -13,9 +13,9 @@ from dynagat.comparison.results import (
     metric_table,
     score_table,
 )
+from dynagat.comparison.subject import KNOWN_METRICS
 from dynagat.experiment.settings import flat
 from dynagat.files import write_text
-from dynagat.metrics import METRICS
 from dynagat.report import wording
 from dynagat.report.page import render_part, template
 from dynagat.report.parts import Facts, Figure, Part
@@ -67,7 +67,7 @@ def _scores(comparison: Comparison) -> list[Part]:
             " seed; a bar is a mean.",
         ),
         difference_table(results),
-        metric_table(results, METRICS[comparison.task["kind"]]),
+        metric_table(results, KNOWN_METRICS[comparison.task["kind"]]),
         Figure(
             "curves",
             curves_figure(results),

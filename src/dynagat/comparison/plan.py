@@ -10,15 +10,16 @@ from typing import Any, cast
 import numpy as np
 
 from dynagat.benchmarks.own_graph import NodeNetwork
-from dynagat.comparison import molecule_plan
-from dynagat.comparison.subject import MOLECULES, NODES, Subject, subject_of
+from dynagat.comparison import link_plan, molecule_plan
+from dynagat.comparison.subject import KNOWN_METRICS, LINKS, MOLECULES, NODES, Subject, subject_of
 from dynagat.data.arrays import fingerprint
 from dynagat.data.store import GraphData
 from dynagat.experiment import Benchmark, Job
 from dynagat.experiment.benchmark import Settings
-from dynagat.experiment.settings import parse_settings, with_values
-from dynagat.metrics import ACCURACY, MACRO_F1, METRICS, ROC_AUC, Metric, find_metric
+from dynagat.experiment.settings import parse_settings, values_of, with_values
+from dynagat.metrics import ACCURACY, MACRO_F1, ROC_AUC, Metric, find_metric
 from dynagat.prediction.graphs import GraphPrediction, GraphTask
+from dynagat.prediction.links import LinkPrediction, LinkTask
 from dynagat.prediction.nodes import NodePrediction, NodeTask
 from dynagat.report.wording import count, size
 
@@ -65,10 +66,10 @@ class Plan:
             for count in self._heads(name)
         ]
 
-    def prediction(self) -> NodePrediction | GraphPrediction:
-        """The graph, or the molecules, under the settings, as the runs see it."""
+    def prediction(self) -> NodePrediction | GraphPrediction | LinkPrediction:
+        """The graph, its links, or the molecules, under the settings, as the runs see it."""
         benchmark = self.benchmark
-        task = cast("NodeTask | GraphTask", benchmark.task)
+        task = cast("NodeTask | GraphTask | LinkTask", benchmark.task)
         return task.prepare(benchmark.data.load(0), benchmark.schedule)
 
     def _heads(self, mechanism: str) -> tuple[int, ...]:
@@ -85,24 +86,24 @@ def make_plan(
 ) -> Plan:
     """The plan for a stored graph; texts "name=value" in `settings` override the choices."""
     subject = subject_of(data)
-    check_choices(mechanisms, seeds, settings, molecules=subject is MOLECULES)
+    check_choices(mechanisms, seeds, settings, subject)
     if data.folder is None:
         raise ValueError(f"graph {data.name} must be stored before it is compared on: save it")
     start = subject.benchmark.settings
     given = {path: value for path, [value] in parse_settings(start, list(settings))}
-    choose = molecule_plan.choose if subject is MOLECULES else _choose
+    choose, reasons = _CHOICES[subject]
     values = choose(data, given)
     values |= {"data.graph": str(data.folder.resolve()), "data.content": fingerprint(data.folder)}
-    metric = _metric(data, given.get("task.metric", ""))
+    metric = _metric(data, given.get(subject.metric_path, ""))
     values |= {"schedule.stop_at": 1.0 if metric.higher_is_better else 0.0}
-    values |= given | {"task.metric": metric.name}
+    values |= given | {subject.metric_path: metric.name}
     chosen = with_values(start, values)  # all at once: some depend on others
     default = range(5) if data.num_edges <= SMALL else range(3)
     return Plan(
         subject.benchmark.with_settings(chosen),
         tuple(dict.fromkeys(mechanisms or subject.benchmark.mechanisms)),
         tuple(dict.fromkeys(seeds or default)),
-        tuple(_reasons(data, chosen)),
+        (*reasons(data, chosen), *_reasons(data, chosen, subject)),
         subject,
     )
 
@@ -111,11 +112,10 @@ def check_choices(
     mechanisms: Sequence[str] | None,
     seeds: Sequence[int] | None,
     settings: Sequence[str],
-    *,
-    molecules: bool = False,
+    subject: Subject = NODES,
 ) -> None:
     """Refuse what can be refused before a graph is read, or molecules."""
-    benchmark = (MOLECULES if molecules else NODES).benchmark
+    benchmark = subject.benchmark
     known = benchmark.mechanisms
     for name in mechanisms or ():
         if name not in known:
@@ -131,20 +131,20 @@ def check_choices(
 
 def as_settings(metric: str | None, class_weights: str | None) -> list[str]:
     """The options as texts "name=value"."""
-    given = {"task.metric": metric, "task.class_weights": class_weights}
+    given = {"metric": metric, "class_weights": class_weights}
     return [f"{path}={value}" for path, value in given.items() if value is not None]
 
 
 def _metric(data: GraphData, name: str) -> Metric:
     """The metric of a name, or else the one that suits the target."""
-    return find_metric(name, METRICS[data.task["kind"]]) if name else _suitable(data)[0]
+    return find_metric(name, KNOWN_METRICS[data.task["kind"]]) if name else _suitable(data)[0]
 
 
 def _suitable(data: GraphData) -> tuple[Metric, str]:
     """The metric for a target, and why."""
     kind = data.task["kind"]
     if kind != "classification":
-        return METRICS[kind][0], "for numbers" if kind == "regression" else "for several labels"
+        return KNOWN_METRICS[kind][0], _WHY[kind]
     if len(data.task["classes"]) == 2:
         return ROC_AUC, "because there are two classes"
     counts = np.bincount(np.asarray(data.y)[np.asarray(data.split["train"])])
@@ -182,15 +182,13 @@ def _has_few_labels(data: GraphData) -> bool:
     return len(data.split["train"]) < min(FEW, data.num_nodes // 10)
 
 
-def _reasons(data: GraphData, settings: Settings) -> Iterator[str]:
-    """Sentences about the choices."""
-    is_molecules = subject_of(data) is MOLECULES
-    yield from (molecule_plan.reasons if is_molecules else _node_reasons)(data, settings)
-    task, schedule = cast("NodeTask | GraphTask", settings.task), settings.schedule
-    metric = find_metric(task.metric, METRICS[data.task["kind"]])
+def _reasons(data: GraphData, settings: Settings, subject: Subject) -> Iterator[str]:
+    """Sentences about the score and the training."""
+    values, schedule = values_of(settings), settings.schedule
+    metric = find_metric(values[subject.metric_path], KNOWN_METRICS[data.task["kind"]])
     suitable, reason = _suitable(data)
     yield f"Scored by {metric.title}{f', {reason}' if metric == suitable else ''}."
-    if task.class_weights == "balanced":
+    if values.get("task.class_weights") == "balanced":
         yield "Every class counts alike in the loss."
     epochs = schedule.max_rounds * schedule.round_passes
     yield f"At most {count(epochs, 'epoch')}; early stopping on the validation score."
@@ -227,3 +225,11 @@ def _num_features(data: GraphData) -> int:
 def memory() -> int:
     """Physical memory of the machine in bytes."""
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+
+
+_WHY = {"regression": "for numbers", "multilabel": "for several labels", "links": "for links"}
+_CHOICES = {  # settings by size, and the reasons
+    NODES: (_choose, _node_reasons),
+    MOLECULES: (molecule_plan.choose, molecule_plan.reasons),
+    LINKS: (link_plan.choose, link_plan.reasons),
+}

@@ -76,13 +76,53 @@ class Predictions:
 
     def save(self, path: Path | str) -> Path:
         """Write Parquet or CSV, by the ending of the path, whole or not at all."""
-        path = Path(path)
-        table = self.to_pandas()
-        writers = {
-            ".parquet": lambda file: table.to_parquet(file, index=False),
-            ".csv": lambda file: table.to_csv(file, index=False),
-        }
-        if path.suffix.lower() not in writers:
-            raise ValueError(f"predictions must go to .parquet or .csv, but {path} is neither")
-        write_through(path, writers[path.suffix.lower()])
-        return path
+        return _save(self.to_pandas(), Path(path))
+
+
+@dataclass(frozen=True, eq=False)
+class LinkScores:
+    """One row per pair of nodes."""
+
+    ends: tuple[str, str]  # names of the columns of nodes
+    first: list[Any]  # ids
+    second: list[Any]
+    score: np.ndarray  # [P], 0 to 1
+    linked: np.ndarray  # [P] bool: whether the link is known already
+
+    def __len__(self) -> int:
+        return len(self.score)
+
+    def to_pandas(self) -> Any:
+        """Columns: the two nodes, named as in the table of edges; score; linked."""
+        import pandas
+
+        ends = dict(zip(self.ends, (self.first, self.second), strict=True))
+        return pandas.DataFrame(ends | {"score": self.score, "linked": self.linked})
+
+    def to_dict(self) -> list[dict[str, Any]]:
+        """A dictionary for each pair, for JSON."""
+        rows = zip(self.first, self.second, self.score.tolist(), self.linked.tolist(), strict=True)
+        names = (*self.ends, "score", "linked")
+        return [dict(zip(names, map(_plain, row), strict=True)) for row in rows]
+
+    def save(self, path: Path | str) -> Path:
+        """Write Parquet or CSV, by the ending of the path, whole or not at all."""
+        return _save(self.to_pandas(), Path(path))
+
+    def __str__(self) -> str:
+        return self.to_pandas().to_string(index=False)
+
+
+def _plain(value: Any) -> Any:
+    return value.item() if isinstance(value, np.generic) else value
+
+
+def _save(table: Any, path: Path) -> Path:
+    writers = {
+        ".parquet": lambda file: table.to_parquet(file, index=False),
+        ".csv": lambda file: table.to_csv(file, index=False),
+    }
+    if path.suffix.lower() not in writers:
+        raise ValueError(f"predictions must go to .parquet or .csv, but {path} is neither")
+    write_through(path, writers[path.suffix.lower()])
+    return path

@@ -25,6 +25,13 @@ BY_CLASS = (ACCURACY, BALANCED_ACCURACY, MACRO_F1)  # see only the class that is
 COLUMNS = ("mechanism", "train", "valid", "test", "seeds", "seconds", "peak memory", "heads are")
 
 
+BASELINE_NOTES = {
+    "MLP": "The MLP is trained with each seed.",
+    "label propagation": "Label propagation spreads the training labels along the edges.",
+    "Adamic-Adar": "Adamic-Adar counts common neighbours, those of low degree more.",
+}
+
+
 @dataclass(frozen=True, eq=False)
 class MechanismResult:
     """The runs of one mechanism."""
@@ -196,11 +203,9 @@ def baseline_table(baselines: Sequence[Baseline]) -> Table:
         for each in baselines
     ]
     columns = ("baseline", "uses", "train", "valid", "test")
-    legend = (
-        "The same split and metric, without a graph network. The MLP is trained with each seed."
-    )
-    if any(each.uses == "edges" for each in baselines):
-        legend += " Label propagation spreads the training labels along the edges."
+    legend = "The same split and metric, without a graph network."
+    names = {each.mechanism for each in baselines}
+    legend += "".join(f" {note}" for name, note in BASELINE_NOTES.items() if name in names)
     return Table.of("Scores without a graph network", columns, lines, text_columns=2, legend=legend)
 
 
