@@ -44,7 +44,7 @@ def compare(
         typer.Option(
             help="Score that training, the choice of the model and the tests use: accuracy, "
             "balanced_accuracy, macro_f1, roc_auc, average_precision or log_loss; r2, mae or rmse "
-            "for numbers; average_precision, roc_auc or hits@20 for links. Default: chosen by the "
+            "for numbers; average_precision, roc_auc or hits_20 for links. Default: chosen by the "
             "target."
         ),
     ] = None,

@@ -121,7 +121,7 @@ class LinkModel(Model):
         if index is None:  # some are no integers
             known = {str(name): node for node, name in enumerate(self.ids)}
             return np.array([known.get(str(name), -1) for name in names])
-        return index.combine_chunks().fill_null(-1).to_numpy()
+        return index.combine_chunks().fill_null(-1).to_numpy().astype(np.int64)
 
     def _find(self, pairs: Any) -> np.ndarray:
         """[P, 2] nodes of pairs of ids."""
@@ -162,7 +162,7 @@ class LinkModel(Model):
     def _scores(self, pairs: np.ndarray) -> np.ndarray:
         if not len(pairs):
             return np.empty(0)
-        out = score_pairs(self.network, self._vectors, torch.from_numpy(pairs).long())
+        out = score_pairs(self.network, self._vectors, tensor(pairs).long())
         return torch.sigmoid(out.double()).numpy()
 
     def _scored(self, pairs: np.ndarray) -> LinkScores:
