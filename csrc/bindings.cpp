@@ -25,6 +25,8 @@ struct InstructionSet {
   const char* name;
   Kernel* by_mechanism[3];
   Floor* floor;
+  PairProduct* pair_product;
+  PairGradient* pair_gradient;
 };
 
 // The best instruction set that both the machine and the build have; DYNAGAT_ISA sets an upper
@@ -40,12 +42,24 @@ InstructionSet choose_kernels() {
                           __builtin_cpu_supports("avx512vl") &&
                           __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq");
   if (has_avx512 && limit == "avx512")
-    return {"avx512", {avx512::gat, avx512::gatv2, avx512::dpgat}, avx512::gather_floor};
+    return {"avx512",
+            {avx512::gat, avx512::gatv2, avx512::dpgat},
+            avx512::gather_floor,
+            avx512::pair_product,
+            avx512::pair_gradient};
 #endif
   if (has_avx2 && limit != "baseline")
-    return {"avx2", {avx2::gat, avx2::gatv2, avx2::dpgat}, avx2::gather_floor};
+    return {"avx2",
+            {avx2::gat, avx2::gatv2, avx2::dpgat},
+            avx2::gather_floor,
+            avx2::pair_product,
+            avx2::pair_gradient};
 #endif
-  return {"baseline", {baseline::gat, baseline::gatv2, baseline::dpgat}, baseline::gather_floor};
+  return {"baseline",
+          {baseline::gat, baseline::gatv2, baseline::dpgat},
+          baseline::gather_floor,
+          baseline::pair_product,
+          baseline::pair_gradient};
 }
 
 const InstructionSet kernels = choose_kernels();
@@ -152,6 +166,7 @@ void rank(const std::vector<Address>& arrays, int64_t queries, int64_t keys, int
 using IndexArray = nb::ndarray<nb::ro, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 using Nodes = nb::ndarray<const int64_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 using Ints = nb::ndarray<const int32_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+using PairArray = nb::ndarray<nb::ro, nb::shape<-1, 2>, nb::c_contig, nb::device::cpu>;
 template <class T>
 using OutputArray = nb::ndarray<nb::numpy, T, nb::ndim<1>>;
 
@@ -384,6 +399,57 @@ void drop_entries(Address x, Address level, int least, double scale, int64_t cou
          reinterpret_cast<float*>(out), threads);
 }
 
+// x [nodes, channels]; pairs [P, 2] of int32 or int64, of which `count` from `first` on are used.
+PairProblem read_pairs(Address x, int64_t nodes, int64_t channels, const PairArray& pairs,
+                       int64_t first, int64_t count, bool is_double, int threads) {
+  const auto type = pairs.dtype();
+  if (type.code != uint8_t(nb::dlpack::dtype_code::Int) || (type.bits != 32 && type.bits != 64))
+    throw nb::type_error("pairs must hold int32 or int64");
+  if (nodes < 0 || nodes > INT32_MAX || channels < 0 || channels > INT32_MAX)
+    throw nb::value_error("x must have fewer than 2^31 rows and columns");
+  if (first < 0 || count < 0 || count > INT32_MAX / 2 || first > int64_t(pairs.shape(0)) - count)
+    throw nb::value_error("first and count must select pairs, at most 2^30 - 1 of them");
+  return {reinterpret_cast<const void*>(x),
+          nodes,
+          channels,
+          {{pairs.data(), type.bits / 8}, first, count},
+          is_double,
+          threads};
+}
+
+void throw_if_bad(const BadIndex& bad, int64_t nodes) {
+  if (bad.argument)
+    throw nb::value_error(("pairs must lie in [0, " + std::to_string(nodes) + "), but holds " +
+                           std::to_string(bad.value))
+                              .c_str());
+}
+
+void multiply_pairs(Address x, int64_t nodes, int64_t channels, const PairArray& pairs,
+                    int64_t first, int64_t count, Address out, bool is_double, int threads) {
+  const PairProblem problem =
+      read_pairs(x, nodes, channels, pairs, first, count, is_double, threads);
+  BadIndex bad;
+  {
+    nb::gil_scoped_release release;
+    bad = kernels.pair_product(problem, reinterpret_cast<void*>(out));
+  }
+  throw_if_bad(bad, nodes);
+}
+
+void differentiate_pairs(Address x, int64_t nodes, int64_t channels, const PairArray& pairs,
+                         int64_t first, int64_t count, Address dz, bool adds, Address dx,
+                         bool is_double, int threads) {
+  const PairProblem problem =
+      read_pairs(x, nodes, channels, pairs, first, count, is_double, threads);
+  BadIndex bad;
+  {
+    nb::gil_scoped_release release;
+    bad = kernels.pair_gradient(problem, reinterpret_cast<const void*>(dz), adds,
+                                reinterpret_cast<void*>(dx));
+  }
+  throw_if_bad(bad, nodes);
+}
+
 #define POINTER(name)                                                                    \
   def_prop_rw(#name, [](const Problem& p) { return reinterpret_cast<Address>(p.name); }, \
               [](Problem& p, Address at) { p.name = reinterpret_cast<decltype(p.name)>(at); })
@@ -472,6 +538,12 @@ NB_MODULE(_native, m) {
         nb::arg("is_double"), nb::arg("threads"));
   m.def("drop", &drop_entries, nb::arg("x"), nb::arg("level"), nb::arg("least"), nb::arg("scale"),
         nb::arg("count"), nb::arg("out"), nb::arg("is_double"), nb::arg("threads"));
+  m.def("pair_product", &multiply_pairs, nb::arg("x"), nb::arg("nodes"), nb::arg("channels"),
+        nb::arg("pairs"), nb::arg("first"), nb::arg("count"), nb::arg("out"), nb::arg("is_double"),
+        nb::arg("threads"));
+  m.def("pair_gradient", &differentiate_pairs, nb::arg("x"), nb::arg("nodes"), nb::arg("channels"),
+        nb::arg("pairs"), nb::arg("first"), nb::arg("count"), nb::arg("dz"), nb::arg("adds"),
+        nb::arg("dx"), nb::arg("is_double"), nb::arg("threads"));
   m.attr("instruction_set") = kernels.name;
   forked_since_load();  // remembers the process id
 }

@@ -1,5 +1,6 @@
 // The kernels of all instruction sets; bindings.cpp chooses one when the module is loaded.
 #pragma once
+#include "csr.h"
 #include "problem.h"
 
 namespace dynagat {
@@ -12,17 +13,44 @@ using Kernel = int(const Problem& problem, bool backward);
 using Floor = void(const int32_t* rowptr, const int32_t* column, int64_t num_rows, int64_t floats,
                    const float* x, float* out, int threads);
 
+// `count` pairs of nodes from the pair `first` on; ends [P, 2].
+struct Pairs {
+  Index ends;
+  int64_t first = 0, count = 0;
+};
+
+struct PairProblem {
+  const void* x;  // [nodes, channels] of float or double
+  int64_t nodes, channels;
+  Pairs pairs;
+  bool is_double;
+  int threads;
+};
+
+// out [count, channels] = x_i * x_j for each pair (i, j); returns an index that is out of range.
+using PairProduct = BadIndex(const PairProblem& problem, void* out);
+
+// dx [nodes, channels] = (or, if `adds`, +=) the gradient of x, given dz [count, channels], the
+// gradient of the products.
+using PairGradient = BadIndex(const PairProblem& problem, const void* dz, bool adds, void* dx);
+
 namespace baseline {
 Kernel gat, gatv2, dpgat;
 Floor gather_floor;
+PairProduct pair_product;
+PairGradient pair_gradient;
 }  // namespace baseline
 namespace avx2 {
 Kernel gat, gatv2, dpgat;
 Floor gather_floor;
+PairProduct pair_product;
+PairGradient pair_gradient;
 }  // namespace avx2
 namespace avx512 {
 Kernel gat, gatv2, dpgat;
 Floor gather_floor;
+PairProduct pair_product;
+PairGradient pair_gradient;
 }  // namespace avx512
 
 }  // namespace dynagat

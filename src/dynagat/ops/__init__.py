@@ -1,4 +1,4 @@
-"""The ops gat, gatv2, dpgat: fused kernels on the CPU, the reference on other devices."""
+"""The ops gat, gatv2, dpgat, pair_linear: kernels on the CPU, the reference on other devices."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from torch import Tensor
 from dynagat.graph import Graph
 from dynagat.native import kernels
 from dynagat.ops import fused, reference
+from dynagat.ops import pairs as native_pairs
 
 
 def backend(tensor: Tensor) -> ModuleType:
@@ -32,3 +33,9 @@ def dpgat(query: Tensor, key: Tensor, value: Tensor, graph: Graph, **options):
     """score_ij = ⟨query_i, key_j + W_e e_ij⟩ / √C; see `reference.dpgat`."""
     query = graph.rows_of_queries(query, -3)
     return backend(key).dpgat(query, key, value, graph, **options)
+
+
+def pair_linear(x: Tensor, pairs: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    """out_p = W (x_i ∘ x_j) + b for each pair p = (i, j); see `reference.pair_linear`."""
+    native = native_pairs.is_native(x, pairs, weight)
+    return (native_pairs if native else reference).pair_linear(x, pairs, weight, bias)

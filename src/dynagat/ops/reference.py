@@ -89,6 +89,32 @@ def dpgat(
     return _attend(score, value[..., key_row, :, :], graph, dropout, seed, return_weights)
 
 
+def pair_linear(
+    x: Tensor,  # [N, C]
+    pairs: Tensor,  # [P, 2] of integers
+    weight: Tensor,  # [D, C]
+    bias: Tensor | None = None,  # [D]
+) -> Tensor:  # [P, D]
+    """out_p = W (x_i ∘ x_j) + b for each pair p = (i, j)"""
+    check_pairs(x, pairs)
+    i, j = pairs[:, 0], pairs[:, 1]
+    return F.linear(x[i] * x[j], weight, bias)
+
+
+def check_pairs(x: Tensor, pairs: Tensor) -> None:
+    """Raise an error unless pairs is [P, 2] and holds rows of x."""
+    if pairs.dtype not in (torch.int32, torch.int64):
+        raise TypeError(f"pairs must hold int32 or int64, but holds {pairs.dtype}")
+    if pairs.dim() != 2 or pairs.shape[1] != 2:
+        raise ValueError(f"pairs must have shape [P, 2], but has {list(pairs.shape)}")
+    if torch.compiler.is_compiling() or pairs.device.type != "cpu" or not pairs.numel():
+        return  # compiled programs and other devices check their indices themselves
+    low, high = map(int, pairs.aminmax())
+    if low < 0 or high >= len(x):
+        bad = low if low < 0 else high
+        raise ValueError(f"pairs must lie in [0, {len(x)}), but holds {bad}")
+
+
 def keep_mask(seed: Tensor, batch: int, num_edges: int, heads: int, dropout: float) -> Tensor:
     """Boolean [batch, num_edges, heads]: the kernels' hash of (seed, edge, head)."""
     count = torch.arange(batch * num_edges * heads, device=seed.device)
