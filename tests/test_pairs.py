@@ -5,6 +5,7 @@ import torch
 
 from dynagat import ops
 from dynagat.native import kernels
+from dynagat.nn.readout import PairReadout
 from dynagat.ops import pairs as native
 from dynagat.ops import reference
 
@@ -201,3 +202,23 @@ def test_a_compiled_program_computes_the_same():
     x, pairs, weight, bias = made()
     compiled = torch.compile(ops.pair_linear, backend="eager", fullgraph=True)
     assert torch.allclose(compiled(x, pairs, weight, bias), ops.pair_linear(x, pairs, weight, bias))
+
+
+@pytest.mark.parametrize("layers", [1, 2, 3])
+def test_the_readout_is_its_network_of_the_products(layers):
+    x, pairs, _, _ = made(dtype=torch.float32)
+    readout = PairReadout(CHANNELS, layers)
+    expected = readout.mlp(x[pairs[:, 0]] * x[pairs[:, 1]])[:, 0]
+    assert torch.allclose(readout(x, pairs), expected, atol=1e-5)
+
+
+def test_the_readout_drops_hidden_channels_in_training_only():
+    x, pairs, _, _ = made(dtype=torch.float32)
+    plain, dropping = PairReadout(CHANNELS, 3), PairReadout(CHANNELS, 3, dropout=0.5)
+    for one, other in zip(dropping.parameters(), plain.parameters(), strict=True):
+        one.data.copy_(other.data)
+    assert not torch.allclose(dropping(x, pairs), plain(x, pairs))
+    assert torch.equal(dropping.eval()(x, pairs), plain(x, pairs))
+    assert [type(part).__name__ for part in dropping.mlp] == [
+        "Linear", "ReLU", "Dropout", "Linear", "ReLU", "Dropout", "Linear",
+    ]  # fmt: skip

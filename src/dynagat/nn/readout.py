@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from dynagat.nn.dropout import Dropout
+from dynagat.ops import pair_linear
 
 
 @final
@@ -27,20 +28,23 @@ class MeanReadout(nn.Module):
 
 @final
 class PairReadout(nn.Module):
-    """score_ij = MLP(x_i ∘ x_j), with `layers` linear layers; ReLU and dropout between them"""
+    """score_ij = MLP(x_i ∘ x_j), with `layers` linear layers, and ReLU and dropout between them"""
 
     def __init__(self, dim: int, layers: int = 2, *, dropout: float = 0.0) -> None:
         super().__init__()
-        hidden = [
-            each
-            for _ in range(layers - 1)
-            for each in (nn.Linear(dim, dim), nn.ReLU(), Dropout(dropout))
-        ]
-        self.mlp = nn.Sequential(*hidden, nn.Linear(dim, 1))
+        parts: list[nn.Module] = []
+        for _ in range(layers - 1):
+            parts += [nn.Linear(dim, dim), nn.ReLU()]
+            parts += [Dropout(dropout)] if dropout else []
+        self.mlp = nn.Sequential(*parts, nn.Linear(dim, 1))
 
     def forward(self, x: Tensor, pairs: Tensor) -> Tensor:
         """[N, dim], [P, 2] -> [P]"""
-        return self.mlp(x[pairs[:, 0]] * x[pairs[:, 1]])[:, 0]
+        first, *others = self.mlp
+        hidden = pair_linear(x, pairs, first.weight, first.bias)
+        for part in others:
+            hidden = part(hidden)
+        return hidden[:, 0]
 
 
 @final
