@@ -142,39 +142,39 @@ def test_an_empty_cell_of_the_split_leaves_a_row_out(tmp_path):
 
 BAD = {
     "a test link is a training link": (
-        dict(pairs=[(0, 1), (1, 2), (2, 3), (1, 0)], split=["train", "train", "valid", "test"]),
+        {"pairs": [(0, 1), (1, 2), (2, 3), (1, 0)], "split": ["train", "train", "valid", "test"]},
         r"line 5: this link is in test, but also in train \(.*line 2\)",
     ),
     "a part is empty": (
-        dict(pairs=[(0, 1), (1, 2), (2, 3)], split=["train", "train", "test"]),
+        {"pairs": [(0, 1), (1, 2), (2, 3)], "split": ["train", "train", "test"]},
         "the split must have links in valid, but has none",
     ),
     "another word is in the split": (
-        dict(pairs=[(0, 1), (1, 2)], split=["train", "tset"]),
+        {"pairs": [(0, 1), (1, 2)], "split": ["train", "tset"]},
         "line 3: column 'split' must hold train, valid or test, but holds 'tset'",
     ),
     "too few links": (
-        dict(pairs=[(0, 1), (1, 2), (2, 0)]),
+        {"pairs": [(0, 1), (1, 2), (2, 0)]},
         "3 links are too few to split: none would be left for test",
     ),
     "only self-pairs": (
-        dict(pairs=[(0, 0), (1, 1)]),
+        {"pairs": [(0, 0), (1, 1)]},
         "0 links are too few to split: none would be left for train",
     ),
     "all nodes are linked": (
-        dict(pairs=[(a, b) for a in range(6) for b in range(a)]),
+        {"pairs": [(a, b) for a in range(6) for b in range(a)]},
         "3 pairs that are not links are needed for valid and test, but only 0 pairs are not linked",
     ),
     "too few times": (
-        dict(pairs=[(n, n + 1) for n in range(20)], year=[1, 2] * 10, time="year"),
+        {"pairs": [(n, n + 1) for n in range(20)], "year": [1, 2] * 10, "time": "year"},
         "must begin at 3 or more different times to be split by time, but begin at 2",
     ),
     "no time": (
-        dict(pairs=[(n, n + 1) for n in range(20)], year=[*range(19), ""], time="year"),
+        {"pairs": [(n, n + 1) for n in range(20)], "year": [*range(19), ""], "time": "year"},
         "line 21: column 'year' is empty, but must hold a number or a date",
     ),
     "a time that is none": (
-        dict(pairs=[(n, n + 1) for n in range(20)], year=[*range(19), "late"], time="year"),
+        {"pairs": [(n, n + 1) for n in range(20)], "year": [*range(19), "late"], "time": "year"},
         "line 21: column 'year' must hold numbers, but holds 'late'",
     ),
 }

@@ -63,7 +63,8 @@ def test_suggestions_are_new_and_the_best_first(folder):
     edges = pd.read_csv(folder / "edges.csv")
     near = {*edges[edges["from"] == "r3"]["to"], *edges[edges["to"] == "r3"]["from"]}
     assert not set(table["to"]) & (near | {"r3"})
-    assert table["score"].is_monotonic_decreasing and len(table) == 10
+    assert table["score"].is_monotonic_decreasing
+    assert len(table) == 10
     result = call("predict", "--model", folder / "out/model", "--suggest", "r3", "--json")
     assert [each["to"] for each in json.loads(result.stdout)] == list(table["to"])
 

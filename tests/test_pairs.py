@@ -30,7 +30,7 @@ def made(num_pairs=300, nodes=NODES, channels=CHANNELS, out=OUT, dtype=torch.flo
 def results(function, x, pairs, weight, bias):
     """out and the gradients of x, weight and bias."""
     out = function(x, pairs, weight, bias)
-    gradient = torch.linspace(-1, 1, out.numel(), dtype=torch.float64).view(out.shape).to(out.dtype)
+    gradient = torch.linspace(-1, 3, out.numel(), dtype=torch.float64).view(out.shape).to(out.dtype)
     leaves = [leaf for leaf in (x, weight, bias) if leaf is not None]
     return [out.detach(), *torch.autograd.grad(out, leaves, gradient)]
 
@@ -47,15 +47,14 @@ def test_the_native_op_equals_its_definition(num_pairs, channels):
 
 
 @native_only
-def test_float32_is_as_exact_as_the_reference():
+def test_float32_errs_by_no_more_than_rounding():
     x, pairs, weight, bias = made(5_000, nodes=300, channels=64, out=64, dtype=torch.float32)
     doubles = (x.double(), pairs, weight.double(), bias.double())
     exact = results(reference.pair_linear, *doubles)
-    plain = results(reference.pair_linear, x, pairs, weight, bias)
     found = results(native.pair_linear, x, pairs, weight, bias)
-    for one, other, right in zip(found, plain, exact, strict=True):
-        error, allowed = (float((each - right).abs().max()) for each in (one, other))
-        assert error <= 2 * allowed
+    for one, right in zip(found, exact, strict=True):
+        # Sums of up to 5,000 terms: each rounds by at most 6e-8 of a sum that grows.
+        assert (one - right).abs().max() <= 2e-6 * right.abs().max()
 
 
 @native_only

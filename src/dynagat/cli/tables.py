@@ -12,7 +12,6 @@ from typing import Annotated, Any
 
 import typer
 
-
 SHARES = (0.6, 0.2, 0.2)  # of nodes and molecules, by default
 
 
@@ -25,9 +24,9 @@ class TableOptions:
     target: Annotated[
         str | None, typer.Option(help="Column of the nodes to predict; several: a,b,c.")
     ] = None
-    task: Annotated[str, typer.Option(help="auto, classification, multilabel, regression or link.")] = (
-        "auto"
-    )
+    task: Annotated[
+        str, typer.Option(help="auto, classification, multilabel, regression or link.")
+    ] = "auto"
     key: Annotated[str | None, typer.Option(help="Column of the edges with the neighbour.")] = None
     query: Annotated[
         str | None, typer.Option(help="Column of the edges with the node that attends to it.")
@@ -36,7 +35,8 @@ class TableOptions:
         str | None, typer.Option("--id", help="Column of the nodes with their ids.")
     ] = None
     split: Annotated[
-        str | None, typer.Option(help="Column of the nodes (of the edges: links) with train, valid and test.")
+        str | None,
+        typer.Option(help="Column of the nodes (links: of the edges) with train, valid and test."),
     ] = None
     shares: Annotated[
         tuple[float, float, float] | None,
@@ -72,7 +72,6 @@ class TableOptions:
             ignore=[name for text in self.ignore for name in text.split(",")],
             **more,
         )
-
 
     def read_links(self, time: str | None) -> Any:
         """Read the links from the table of edges."""

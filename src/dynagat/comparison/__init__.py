@@ -1,4 +1,4 @@
-"""The user's own graph, links or molecules: which mechanism to use, the best model, its predictions."""
+"""Your own graph, links or molecules: which mechanism to use, the best model, predictions."""
 
 from dynagat.comparison.comparison import Comparison, compare
 from dynagat.comparison.link_model import LinkModel

@@ -1,8 +1,8 @@
 """Scores of links without a network, from the training links alone. N(i) are neighbours of node i:
 
-    common neighbours          |N(i) ∩ N(j)|
-    Adamic-Adar                Σ 1 / log |N(k)| over the common neighbours k
-    preferential attachment    |N(i)| · |N(j)|
+common neighbours          |N(i) ∩ N(j)|
+Adamic-Adar                Σ 1 / log |N(k)| over the common neighbours k
+preferential attachment    |N(i)| · |N(j)|
 """
 
 from __future__ import annotations
