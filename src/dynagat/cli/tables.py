@@ -76,6 +76,7 @@ class TableOptions:
     def read_links(self, time: str | None) -> Any:
         """Read the links from the table of edges."""
         from dynagat.data import read_links
+        from dynagat.data.link_split import SHARES
 
         if self.edges is None:
             raise ValueError("--edges is missing: the table of the links")
@@ -91,8 +92,8 @@ class TableOptions:
             query=self.query,
             id=self.node_id,
             ignore=[name for text in self.ignore for name in text.split(",")],
+            shares=self.shares or SHARES,
             seed=self.split_seed,
-            **({} if self.shares is None else {"shares": self.shares}),
         )
 
 

@@ -146,8 +146,9 @@ def compare(
 
 
 def _baselines(prediction: Any, plan: Plan) -> list[Baseline]:
-    find = link_baselines if isinstance(prediction, LinkPrediction) else baselines
-    return find(prediction, plan.seeds)
+    if isinstance(prediction, LinkPrediction):
+        return link_baselines(prediction, plan.seeds)
+    return baselines(prediction, plan.seeds)
 
 
 def _run_silently(jobs: list[Job], store: Store, workers: int) -> None:

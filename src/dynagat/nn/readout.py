@@ -41,6 +41,7 @@ class PairReadout(nn.Module):
     def forward(self, x: Tensor, pairs: Tensor) -> Tensor:
         """[N, dim], [P, 2] -> [P]"""
         first, *others = self.mlp
+        assert isinstance(first, nn.Linear)
         hidden = pair_linear(x, pairs, first.weight, first.bias)
         for part in others:
             hidden = part(hidden)
