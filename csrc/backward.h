@@ -208,7 +208,7 @@ class Backward : Gather<A, M, Per> {
     for (int64_t b = 0; b < count; ++b) {
       const int64_t id = d.edge_id[b];
       if (dropout.active) {
-        dropout.factors(id, H, d.dropout_factor);
+        this->draw_dropout(d, id);
         for (int64_t h = 0; h < H; ++h) d.grad[b * H + h] *= d.dropout_factor[h];
       }
       if (p.dweights)
@@ -245,7 +245,7 @@ class Backward : Gather<A, M, Per> {
         }
       });
       if (dropout.active) {
-        dropout.factors(read_once(p.edge_id + e), H, d.dropout_factor);
+        this->draw_dropout(d, read_once(p.edge_id + e));
         for (int64_t h = 0; h < H; ++h) weight[h] *= d.dropout_factor[h];
       }
     }

@@ -9,7 +9,7 @@
 #include <string>
 
 #include "csr.h"
-#include "dropout.h"
+#include "features.h"
 #include "kernels.h"
 #include "ranking.h"
 #include "saint.h"
@@ -21,13 +21,37 @@ using Address = uintptr_t;
 
 namespace {
 
+struct Features {
+  SparseProduct* sparse_product;
+  SparseDots* sparse_dots;
+  SparseDrop* sparse_drop;
+  CountNonzeros* count_nonzeros;
+  Drop* drop;
+  ScoreHeads* score_heads;
+  ScoreGradient* score_gradient;
+};
+
 struct InstructionSet {
   const char* name;
   Kernel* by_mechanism[3];
   Floor* floor;
   PairProduct* pair_product;
   PairGradient* pair_gradient;
+  LayerTail* tail;
+  Features features;
+  Kernel* wide[3] = {};  // with longer vectors, where the build has them
+
+  // Longer vectors pay where all channels belong to one head and fill them.
+  Kernel* kernel(const Problem& p) const {
+    const int mechanism = int(p.mechanism);
+    const bool is_wide = wide[mechanism] && p.heads == 1 && p.channels % 16 == 0;
+    return is_wide ? wide[mechanism] : by_mechanism[mechanism];
+  }
 };
+
+#define FEATURES(isa)                                                              \
+  {isa::sparse_product, isa::sparse_dots, isa::sparse_drop,   isa::count_nonzeros, \
+   isa::drop,           isa::score_heads, isa::score_gradient}
 
 // The best instruction set that both the machine and the build have; DYNAGAT_ISA sets an upper
 // limit.
@@ -46,20 +70,29 @@ InstructionSet choose_kernels() {
             {avx512::gat, avx512::gatv2, avx512::dpgat},
             avx512::gather_floor,
             avx512::pair_product,
-            avx512::pair_gradient};
+            avx512::pair_gradient,
+            avx512::tail,
+            FEATURES(avx512),
+            {avx512_wide::gat, avx512_wide::gatv2, avx512_wide::dpgat}};
 #endif
   if (has_avx2 && limit != "baseline")
     return {"avx2",
             {avx2::gat, avx2::gatv2, avx2::dpgat},
             avx2::gather_floor,
             avx2::pair_product,
-            avx2::pair_gradient};
+            avx2::pair_gradient,
+            avx2::tail,
+            FEATURES(avx2),
+            {}};
 #endif
   return {"baseline",
           {baseline::gat, baseline::gatv2, baseline::dpgat},
           baseline::gather_floor,
           baseline::pair_product,
-          baseline::pair_gradient};
+          baseline::pair_gradient,
+          baseline::tail,
+          FEATURES(baseline),
+          {}};
 }
 
 const InstructionSet kernels = choose_kernels();
@@ -68,7 +101,7 @@ void run(const Problem& problem, bool backward) {
   int fault;
   {
     nb::gil_scoped_release release;
-    fault = kernels.by_mechanism[int(problem.mechanism)](problem, backward);
+    fault = kernels.kernel(problem)(problem, backward);
   }
   static const char* const names[] = {"",           "rowptr",    "key_index",    "edge_id",
                                       "key_rowptr", "key_query", "key_position", "query_rows",
@@ -387,16 +420,136 @@ void sum_used_rows(Address table, int64_t table_rows, int64_t width, Address row
   if (!valid) throw nb::value_error("a row is outside the table");
 }
 
-void drop_entries(Address x, Address level, int least, double scale, int64_t count, Address out,
+using Sizes = std::vector<int64_t>;
+
+template <class T>
+T* at(Address address) {
+  return reinterpret_cast<T*>(address);
+}
+
+// arrays: ptr [rows + 1], index [count], position [count] or 0; sizes: rows, columns, count
+SparseMatrix read_matrix(const std::vector<Address>& arrays, const Sizes& sizes, Address values,
+                         bool is_double, int threads) {
+  if (arrays.size() != 3 || sizes.size() != 3)
+    throw nb::value_error("a sparse matrix must have 3 arrays and 3 sizes");
+  for (int64_t size : sizes)
+    if (size < 0 || size > INT32_MAX) throw nb::value_error("sizes must lie in [0, 2^31)");
+  return {at<const int32_t>(arrays[0]),
+          at<const int32_t>(arrays[1]),
+          at<const int32_t>(arrays[2]),
+          at<const void>(values),
+          sizes[0],
+          sizes[1],
+          sizes[2],
+          is_double,
+          threads};
+}
+
+template <class Work>
+void run_sparse(const Work& work) {
+  bool valid;
+  {
+    nb::gil_scoped_release release;
+    valid = work();
+  }
+  if (!valid) throw nb::value_error("the sparse matrix holds an index that is out of range");
+}
+
+void multiply_sparse(const std::vector<Address>& arrays, const Sizes& sizes, Address values,
+                     Address table, int64_t width, Address bias, Address out, bool is_double,
+                     int threads) {
+  const SparseMatrix matrix = read_matrix(arrays, sizes, values, is_double, threads);
+  run_sparse([&] {
+    return kernels.features.sparse_product(matrix, at<void>(table), width, at<void>(bias),
+                                           at<void>(out));
+  });
+}
+
+void differentiate_entries(const std::vector<Address>& arrays, const Sizes& sizes, Address left,
+                           Address right, int64_t width, Address out, bool is_double, int threads) {
+  const SparseMatrix matrix = read_matrix(arrays, sizes, 0, is_double, threads);
+  run_sparse([&] {
+    return kernels.features.sparse_dots(matrix, at<void>(left), at<void>(right), width,
+                                        at<void>(out));
+  });
+}
+
+void drop_sparse(const std::vector<Address>& arrays, const Sizes& sizes, Address values,
+                 double probability, uint64_t seed, Address out, Address dense, bool is_double,
+                 int threads) {
+  const SparseMatrix matrix = read_matrix(arrays, sizes, values, is_double, threads);
+  run_sparse([&] {
+    return kernels.features.sparse_drop(matrix, {probability, seed}, at<void>(out),
+                                        at<void>(dense));
+  });
+}
+
+// rowptr and column of the numbers of x [rows, columns] that are not 0; None if more than `most`.
+nb::object find_nonzeros(Address x, int64_t rows, int64_t columns, int64_t most, bool is_double,
+                         int threads) {
+  if (std::min(rows, columns) < 0 || std::max(rows, columns) > INT32_MAX || most > INT32_MAX)
+    throw nb::value_error("sizes must lie in [0, 2^31)");
+  Array<int64_t> counts(rows);
+  Array<int32_t> rowptr(rows + 1), column;
+  bool few;
+  {
+    nb::gil_scoped_release release;
+    few = kernels.features.count_nonzeros(at<void>(x), rows, columns, most, is_double,
+                                          counts.data(), threads);
+    if (few) {
+      rowptr[0] = 0;
+      for (int64_t row = 0; row < rows; ++row) rowptr[row + 1] = rowptr[row] + int32_t(counts[row]);
+      column = Array<int32_t>(rowptr[rows]);
+      parallel_for(rows, threads, [&](int64_t row) {
+        int32_t to = rowptr[row];
+        const int32_t end = rowptr[row + 1];  // another thread may write x meanwhile
+        for (int64_t c = 0; c < columns && to < end; ++c)
+          if (is_double ? at<double>(x)[row * columns + c] != 0
+                        : at<float>(x)[row * columns + c] != 0)
+            column[to++] = int32_t(c);
+        while (to < end) column[to++] = 0;
+      });
+    }
+  }
+  if (!few) return nb::none();
+  return nb::make_tuple(to_python(std::move(rowptr)), to_python(std::move(column)));
+}
+
+void drop_entries(Address x, int64_t count, double probability, uint64_t seed, Address out,
                   bool is_double, int threads) {
   nb::gil_scoped_release release;
-  auto* levels = reinterpret_cast<const int16_t*>(level);
-  if (is_double)
-    drop(reinterpret_cast<const double*>(x), levels, int16_t(least), scale, count,
-         reinterpret_cast<double*>(out), threads);
-  else
-    drop(reinterpret_cast<const float*>(x), levels, int16_t(least), float(scale), count,
-         reinterpret_cast<float*>(out), threads);
+  kernels.features.drop(at<void>(x), count, {probability, seed}, is_double, at<void>(out), threads);
+}
+
+// arrays: value, a_query, a_key; sizes: nodes, heads, channels
+HeadScores read_heads(const std::vector<Address>& arrays, const Sizes& sizes, bool is_double,
+                      int threads) {
+  if (arrays.size() != 3 || sizes.size() != 3)
+    throw nb::value_error("the scores of heads need 3 arrays and 3 sizes");
+  return {at<void>(arrays[0]),
+          at<void>(arrays[1]),
+          at<void>(arrays[2]),
+          sizes[0],
+          sizes[1],
+          sizes[2],
+          is_double,
+          threads};
+}
+
+void score_heads(const std::vector<Address>& arrays, const Sizes& sizes, Address query, Address key,
+                 bool is_double, int threads) {
+  const HeadScores heads = read_heads(arrays, sizes, is_double, threads);
+  nb::gil_scoped_release release;
+  kernels.features.score_heads(heads, at<void>(query), at<void>(key));
+}
+
+void differentiate_heads(const std::vector<Address>& arrays, const Sizes& sizes, Address dvalue,
+                         Address dquery, Address dkey, Address total, Address da, bool is_double,
+                         int threads) {
+  const HeadScores heads = read_heads(arrays, sizes, is_double, threads);
+  nb::gil_scoped_release release;
+  kernels.features.score_gradient(heads, at<void>(dvalue), at<void>(dquery), at<void>(dkey),
+                                  at<void>(total), at<void>(da));
 }
 
 // x [nodes, channels]; pairs [P, 2] of int32 or int64, of which `count` from `first` on are used.
@@ -448,6 +601,48 @@ void differentiate_pairs(Address x, int64_t nodes, int64_t channels, const PairA
                                 reinterpret_cast<void*>(dx));
   }
   throw_if_bad(bad, nodes);
+}
+
+// arrays: x, residual, weight, bias, mean, variance, out; for the gradients also dout, dx,
+// dresidual, dweight, dbias. kinds: inner, norm, outer. numbers: gain, eps, dropout
+void run_tail(const std::vector<Address>& arrays, int64_t rows, int64_t channels, int storage,
+              const std::tuple<int, int, int>& kinds, bool is_given,
+              const std::tuple<double, double, double>& numbers, uint64_t seed, int threads) {
+  if ((arrays.size() != 7 && arrays.size() != 12) || rows < 0 || channels < 1 ||
+      channels > INT32_MAX)
+    throw nb::value_error("tail needs 7 or 12 arrays with at least one column");
+  auto array = [&](size_t n) {
+    return n < arrays.size() ? reinterpret_cast<void*>(arrays[n]) : nullptr;
+  };
+  const auto [inner, norm, outer] = kinds;
+  const auto [gain, eps, dropout] = numbers;
+  const TailProblem problem{Storage(storage),
+                            threads,
+                            rows,
+                            channels,
+                            Activation(inner),
+                            Activation(outer),
+                            Norm(norm),
+                            is_given,
+                            arrays.size() == 12,
+                            gain,
+                            eps,
+                            dropout,
+                            seed,
+                            array(0),
+                            array(1),
+                            array(2),
+                            array(3),
+                            array(4),
+                            array(5),
+                            array(6),
+                            array(7),
+                            array(8),
+                            array(9),
+                            array(10),
+                            array(11)};
+  nb::gil_scoped_release release;
+  kernels.tail(problem);
 }
 
 #define POINTER(name)                                                                    \
@@ -536,14 +731,33 @@ NB_MODULE(_native, m) {
   m.def("sum_rows", &sum_used_rows, nb::arg("table"), nb::arg("table_rows"), nb::arg("width"),
         nb::arg("rows"), nb::arg("nodes"), nb::arg("relations"), nb::arg("out"),
         nb::arg("is_double"), nb::arg("threads"));
-  m.def("drop", &drop_entries, nb::arg("x"), nb::arg("level"), nb::arg("least"), nb::arg("scale"),
-        nb::arg("count"), nb::arg("out"), nb::arg("is_double"), nb::arg("threads"));
+  m.def("sparse_product", &multiply_sparse, nb::arg("arrays"), nb::arg("sizes"), nb::arg("values"),
+        nb::arg("table"), nb::arg("width"), nb::arg("bias"), nb::arg("out"), nb::arg("is_double"),
+        nb::arg("threads"));
+  m.def("sparse_dots", &differentiate_entries, nb::arg("arrays"), nb::arg("sizes"), nb::arg("left"),
+        nb::arg("right"), nb::arg("width"), nb::arg("out"), nb::arg("is_double"),
+        nb::arg("threads"));
+  m.def("sparse_drop", &drop_sparse, nb::arg("arrays"), nb::arg("sizes"), nb::arg("values"),
+        nb::arg("probability"), nb::arg("seed"), nb::arg("out"), nb::arg("dense"),
+        nb::arg("is_double"), nb::arg("threads"));
+  m.def("find_nonzeros", &find_nonzeros, nb::arg("x"), nb::arg("rows"), nb::arg("columns"),
+        nb::arg("most"), nb::arg("is_double"), nb::arg("threads"));
+  m.def("drop", &drop_entries, nb::arg("x"), nb::arg("count"), nb::arg("probability"),
+        nb::arg("seed"), nb::arg("out"), nb::arg("is_double"), nb::arg("threads"));
+  m.def("score_heads", &score_heads, nb::arg("arrays"), nb::arg("sizes"), nb::arg("query"),
+        nb::arg("key"), nb::arg("is_double"), nb::arg("threads"));
+  m.def("score_gradient", &differentiate_heads, nb::arg("arrays"), nb::arg("sizes"),
+        nb::arg("dvalue"), nb::arg("dquery"), nb::arg("dkey"), nb::arg("total"), nb::arg("da"),
+        nb::arg("is_double"), nb::arg("threads"));
   m.def("pair_product", &multiply_pairs, nb::arg("x"), nb::arg("nodes"), nb::arg("channels"),
         nb::arg("pairs"), nb::arg("first"), nb::arg("count"), nb::arg("out"), nb::arg("is_double"),
         nb::arg("threads"));
   m.def("pair_gradient", &differentiate_pairs, nb::arg("x"), nb::arg("nodes"), nb::arg("channels"),
         nb::arg("pairs"), nb::arg("first"), nb::arg("count"), nb::arg("dz"), nb::arg("adds"),
         nb::arg("dx"), nb::arg("is_double"), nb::arg("threads"));
+  m.def("tail", &run_tail, nb::arg("arrays"), nb::arg("rows"), nb::arg("channels"),
+        nb::arg("storage"), nb::arg("kinds"), nb::arg("is_given"), nb::arg("numbers"),
+        nb::arg("seed"), nb::arg("threads"));
   m.attr("instruction_set") = kernels.name;
   forked_since_load();  // remembers the process id
 }

@@ -108,7 +108,7 @@ class Forward : Gather<A, M, Per> {
 
   void apply_dropout(Scratch<A>& d, int64_t count) const {
     for (int64_t b = 0; b < count; ++b) {
-      dropout.factors(d.edge_id[b], H, d.dropout_factor);
+      this->draw_dropout(d, d.edge_id[b]);
       for (int64_t h = 0; h < H; ++h) d.score[b * H + h] *= d.dropout_factor[h];
     }
   }

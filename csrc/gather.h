@@ -37,7 +37,7 @@ struct Scratch {
   // Rows per edge of a block. The pass by key has rows of dout in value_row, rows of query in
   // key_row, and (α, ds) in edge_row.
   const A **key_row, **sum_row, **value_row, **edge_row;
-  const uint8_t** sign_row;
+  const Signs** sign_row;
   const char** prefetch_row;
   int64_t *key_id, *edge_id;  // checked copies of the block's indices: key_id is a row of key
 
@@ -104,7 +104,7 @@ class Gather {
   const bool rows_are_copied;  // to be unpacked, or to add edge features
   Buffer<A> a, edge_weight;    // padded: [R, P], [R, D, P] (gat: [R, D, H])
   // Written per edge by the backward pass by query, read by the pass by key: α [H], ds [H] and, for
-  // gatv2, the bytes of `signs` (where z is not positive).
+  // gatv2, the `Signs` (where z is not positive).
   Buffer<uint8_t> edge_data;
   const int64_t edge_bytes;
   Rowptr rowptr;
@@ -114,7 +114,7 @@ class Gather {
       : p(p),
         rows(p.heads, p.channels, p.storage),
         tile(p.heads),
-        dropout(p),
+        dropout(p.dropout, p.seed),
         R(p.relations),
         H(p.heads),
         P(rows.padded),
@@ -125,7 +125,9 @@ class Gather {
         scale(A(1 / std::sqrt(double(p.channels)))),
         value(p.value ? p.value : p.key),
         rows_are_copied(!rows.direct || D > 0),
-        edge_bytes((2 * H * int64_t(sizeof(A)) + (gatv2 ? rows.vectors : 0) + 15) / 16 * 16) {
+        edge_bytes((2 * H * int64_t(sizeof(A)) +
+                    (gatv2 ? rows.vectors * int64_t(sizeof(Signs)) : 0) + 15) /
+                   16 * 16) {
     if (gatv2) {
       a = Buffer<A>(R * P);
       for (int64_t row = 0; row < R * H; ++row) pad(static_cast<const A*>(p.a), 1, row, &a[0], row);
@@ -162,12 +164,17 @@ class Gather {
 
   A* weight_at(int64_t e) { return reinterpret_cast<A*>(edge_data.data() + e * edge_bytes); }
   A* grad_at(int64_t e) { return weight_at(e) + H; }
-  uint8_t* signs_at(int64_t e) { return edge_data.data() + e * edge_bytes + 2 * H * sizeof(A); }
+  Signs* signs_at(int64_t e) { return reinterpret_cast<Signs*>(weight_at(e) + 2 * H); }
 
   int64_t begin(int64_t i, int64_t r) const { return rowptr[i * R + r]; }
   int64_t end(int64_t i, int64_t r) const { return rowptr[i * R + r + 1]; }
   Scratch<A> scratch() const { return Scratch<A>(block, P, H, tile.vectors, rows_are_copied); }
   void fail(Fault what) { fault = int(what); }
+
+  // Sets d.dropout_factor of the heads of one edge.
+  DYNAGAT_INLINE void draw_dropout(Scratch<A>& d, int64_t edge) const {
+    dropout.factors(p.first_count + uint64_t(edge) * H, H, d.dropout_factor);
+  }
 
   // Calls fn(group) for every group of the task that is not a hub.
   template <class Fn>
@@ -275,7 +282,7 @@ class Gather {
           sum_per_head<Per, A>(H, rows.per_head, partial,
                                [&](int64_t v) { return load(q + v * W) * load(k + v * W); });
         } else {
-          uint8_t* sign = Signed ? signs_at(e + b) : nullptr;
+          Signs* sign = Signed ? signs_at(e + b) : nullptr;
           sum_per_head<Per, A>(H, rows.per_head, partial, [&](int64_t v) {
             const V z = load(q + v * W) + load(k + v * W);
             if constexpr (Signed) sign[v] = signs(z);
@@ -328,7 +335,7 @@ class Gather {
   // sums[at] = the sum of the lanes of partial[at].
   DYNAGAT_INLINE void sum_lanes(V* partial, int64_t count, A* sums) const {
     for (int64_t at = count * H; at % W; ++at) partial[at] = V{};
-    for (int64_t at = 0; at < count * H; at += W) store(sums + at, sum_each(partial + at));
+    for (int64_t at = 0; at < count * H; at += W) store(sums + at, sum_each<A>(partial + at));
   }
 };
 

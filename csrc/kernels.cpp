@@ -21,7 +21,7 @@ int attend(const Problem& p, bool backward) {
 int DYNAGAT_MECHANISM(const Problem& p, bool backward) {
   if (p.storage == Storage::float64) return attend<double, 0>(p, backward);
 #ifndef DYNAGAT_GENERIC_ONLY
-  const int64_t per_head = (p.channels + 7) / 8;
+  const int64_t per_head = (p.channels + width<float> - 1) / width<float>;
   if (per_head == 1) return attend<float, 1>(p, backward);
   if (per_head == 2) return attend<float, 2>(p, backward);
   if (per_head == 4) return attend<float, 4>(p, backward);

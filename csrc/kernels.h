@@ -34,23 +34,54 @@ using PairProduct = BadIndex(const PairProblem& problem, void* out);
 // gradient of the products.
 using PairGradient = BadIndex(const PairProblem& problem, const void* dz, bool adds, void* dx);
 
+enum class Activation : int { none = 0, relu = 1, elu = 2 };
+enum class Norm : int { none = 0, layer = 1, batch = 2 };
+
+// The tail of a layer: see tail.h. Tables [rows, channels] have the type `storage`, all other
+// arrays the compute type.
+struct TailProblem {
+  Storage storage;
+  int threads;
+  int64_t rows, channels;
+  Activation inner, outer;
+  Norm norm;
+  bool is_given;  // batch norm: mean and variance are inputs
+  bool is_backward;
+  double gain, eps, dropout;
+  uint64_t seed;
+
+  const void *x, *residual, *weight, *bias;  // all but x may be null
+  void *mean, *variance;                     // layer norm: [rows]; batch norm: [channels]
+  void* out;                                 // forward
+  const void* dout;                          // backward
+  void *dx, *dresidual, *dweight, *dbias;    // all but dx may be null
+};
+
+using LayerTail = void(const TailProblem& problem);
+
 namespace baseline {
 Kernel gat, gatv2, dpgat;
 Floor gather_floor;
 PairProduct pair_product;
 PairGradient pair_gradient;
+LayerTail tail;
 }  // namespace baseline
 namespace avx2 {
 Kernel gat, gatv2, dpgat;
 Floor gather_floor;
 PairProduct pair_product;
 PairGradient pair_gradient;
+LayerTail tail;
 }  // namespace avx2
 namespace avx512 {
 Kernel gat, gatv2, dpgat;
 Floor gather_floor;
 PairProduct pair_product;
 PairGradient pair_gradient;
+LayerTail tail;
 }  // namespace avx512
+namespace avx512_wide {  // with vectors of 64 bytes instead of 32
+Kernel gat, gatv2, dpgat;
+}  // namespace avx512_wide
 
 }  // namespace dynagat

@@ -21,6 +21,24 @@ DYNAGAT_INLINE uint16_t to_bfloat16(float x) {
   if (x != x) return uint16_t(bits >> 16) | 0x40;
   return uint16_t((bits + 0x7fff + ((bits >> 16) & 1)) >> 16);  // to nearest, ties to even
 }
+// The same for a whole vector.
+typedef uint32_t Words __attribute__((vector_size(vector_bytes)));
+typedef uint16_t HalfWords __attribute__((vector_size(vector_bytes / 2)));
+DYNAGAT_INLINE Vec<float> from_bfloat16s(const uint16_t* from) {
+  HalfWords half;
+  std::memcpy(&half, from, sizeof(half));
+  const Words bits = __builtin_convertvector(half, Words) << 16;
+  Vec<float> x;
+  std::memcpy(&x, &bits, sizeof(x));
+  return x;
+}
+DYNAGAT_INLINE void to_bfloat16s(Vec<float> x, uint16_t* to) {
+  Words bits;
+  std::memcpy(&bits, &x, sizeof(bits));
+  const Words rounded = (bits + 0x7fff + ((bits >> 16) & 1)) >> 16;
+  const HalfWords half = __builtin_convertvector(x != x ? (bits >> 16) | 0x40 : rounded, HalfWords);
+  std::memcpy(to, &half, sizeof(half));
+}
 #if defined(__F16C__)
 DYNAGAT_INLINE float from_float16(uint16_t x) {
   return _cvtsh_ss(x);
@@ -82,19 +100,13 @@ struct Rows {
   const A* unpack(const char* from, A* to) const {
     const int64_t stride = per_head * width<A>;
     for (int64_t h = 0; h < heads; ++h, to += stride, from += channels * bytes_of(storage)) {
+      auto* x = reinterpret_cast<const uint16_t*>(from);
       if (storage == Storage::bfloat16) {
-        auto* x = reinterpret_cast<const uint16_t*>(from);
         int64_t c = 0;
-#if defined(__AVX2__)
         if constexpr (sizeof(A) == 4)
-          for (; c + 8 <= channels; c += 8) {
-            const __m256i wide = _mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i*)(x + c)));
-            _mm256_storeu_ps(to + c, _mm256_castsi256_ps(_mm256_slli_epi32(wide, 16)));
-          }
-#endif
+          for (; c + width<A> <= channels; c += width<A>) store(to + c, from_bfloat16s(x + c));
         for (; c < channels; ++c) to[c] = from_bfloat16(x[c]);
       } else if (storage == Storage::float16) {
-        auto* x = reinterpret_cast<const uint16_t*>(from);
         int64_t c = 0;
 #if defined(__F16C__)
         if constexpr (sizeof(A) == 4)
@@ -124,11 +136,21 @@ struct Rows {
     const int64_t stride = per_head * width<A>;
     for (int64_t h = 0; h < heads; ++h, from += stride, to += channels * bytes_of(storage)) {
       auto* half = reinterpret_cast<uint16_t*>(to);
-      if (storage == Storage::bfloat16)
-        for (int64_t c = 0; c < channels; ++c) half[c] = to_bfloat16(from[c]);
-      else if (storage == Storage::float16)
-        for (int64_t c = 0; c < channels; ++c) half[c] = to_float16(from[c]);
-      else std::memcpy(to, from, channels * sizeof(A));
+      int64_t c = 0;
+      if (storage == Storage::bfloat16) {
+        if constexpr (sizeof(A) == 4)
+          for (; c + width<A> <= channels; c += width<A>) to_bfloat16s(load(from + c), half + c);
+        for (; c < channels; ++c) half[c] = to_bfloat16(from[c]);
+      } else if (storage == Storage::float16) {
+#if defined(__F16C__)
+        if constexpr (sizeof(A) == 4)
+          for (; c + 8 <= channels; c += 8)
+            _mm_storeu_si128((__m128i*)(half + c), _mm256_cvtps_ph(_mm256_loadu_ps(from + c), 0));
+#endif
+        for (; c < channels; ++c) half[c] = to_float16(from[c]);
+      } else {
+        std::memcpy(to, from, channels * sizeof(A));
+      }
     }
   }
 };

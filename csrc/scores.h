@@ -114,34 +114,52 @@ DYNAGAT_INLINE void put(A* to, A x) {
   *to = x;
 }
 
-// Counter-based dropout: a hash of (seed, edge, head), as in `keep_mask` of ops/reference.py.
-struct Dropout {
-  uint64_t threshold, first_count;
+// Counter-based dropout: entry n is dropped if a hash of (seed, n) is below the threshold, as in
+// `keep_mask` of ops/reference.py. In attention, n counts edges and heads.
+class Dropout {
+  static constexpr int words = vector_bytes / 4;
+  uint64_t threshold;
   uint32_t first, second;
   double scale;
-  bool active;
 
-  explicit Dropout(const Problem& p)
-      : threshold(uint64_t(p.dropout * 4294967296.0)),
-        first_count(p.first_count),
-        first(mix(uint32_t(p.seed) ^ 0x9E3779B9u)),
-        second(mix(uint32_t(p.seed >> 32) ^ first)),
-        scale(p.dropout < 1 ? 1 / (1 - p.dropout) : 0),
-        active(p.dropout > 0) {}
-
-  static DYNAGAT_INLINE uint32_t mix(uint32_t x) {
+  template <class Word>
+  static DYNAGAT_INLINE Word mix(Word x) {
     x = (x ^ (x >> 16)) * 0x21F0AAADu;
     x = (x ^ (x >> 15)) * 0xD35A2D97u;
     return x ^ (x >> 15);
   }
-  // factor[h] = 0 or 1 / (1 - p) for the heads of one edge
+
+ public:
+  const bool active;
+
+  Dropout(double probability, uint64_t seed)
+      : threshold(uint64_t(probability * 4294967296.0)),
+        first(mix(uint32_t(seed) ^ 0x9E3779B9u)),
+        second(mix(uint32_t(seed >> 32) ^ first)),
+        scale(probability < 1 ? 1 / (1 - probability) : 0),
+        active(probability > 0) {}
+
+  // factor[n] = 0 or 1 / (1 - p) for the entries start + n, n < count
   template <class A>
-  void factors(int64_t edge, int64_t heads, A* factor) const {
-    const uint64_t start = first_count + uint64_t(edge) * heads;
-    for (int64_t h = 0; h < heads; ++h) {
-      const uint64_t count = start + h;
-      const uint32_t drawn = mix(mix(uint32_t(count) ^ first) + (uint32_t(count >> 32) ^ second));
-      factor[h] = drawn >= threshold ? A(scale) : A(0);
+  DYNAGAT_INLINE void factors(uint64_t start, int64_t count, A* factor) const {
+    int64_t n = 0;
+    const Words least = Words{} + uint32_t(threshold);
+    Words lane;
+    for (int l = 0; l < words; ++l) lane[l] = uint32_t(l);
+    for (; n + words <= count && threshold >> 32 == 0; n += words) {
+      const uint64_t entry = start + n;
+      if (uint32_t(entry) > UINT32_MAX - (words - 1))
+        break;  // the high word changes between the lanes
+      const Words drawn =
+          mix(mix((lane + uint32_t(entry)) ^ first) + (uint32_t(entry >> 32) ^ second));
+      if constexpr (sizeof(A) == 4) store(factor + n, drawn >= least ? all(A(scale)) : Vec<A>{});
+      else
+        for (int l = 0; l < words; ++l) factor[n + l] = drawn[l] >= least[l] ? A(scale) : A(0);
+    }
+    for (; n < count; ++n) {
+      const uint64_t entry = start + n;
+      const uint32_t drawn = mix(mix(uint32_t(entry) ^ first) + (uint32_t(entry >> 32) ^ second));
+      factor[n] = drawn >= threshold ? A(scale) : A(0);
     }
   }
 };

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from dynagat import DPGATConv, GATConv, GATv2Conv, how_attentive
 from dynagat.analysis.attentive import Attentiveness
 from dynagat.benchmarks import DICTIONARY_LOOKUP
-from dynagat.experiment import grid, revive, run
+from dynagat.experiment import grid, improved, revive, run
 
 K = 8  # size of DictionaryLookup
 
@@ -33,7 +33,9 @@ def uniform() -> Attentiveness:
 
 def dictionary(mechanism: str, heads: int = 1) -> Attentiveness:
     """Trained on DictionaryLookup, in which each query needs a different key."""
-    (settings,) = grid(DICTIONARY_LOOKUP.settings, [f"k={K}", "max_rounds=10", f"heads={heads}"])
+    (settings,) = grid(
+        improved(DICTIONARY_LOOKUP.settings), [f"k={K}", "max_rounds=10", f"heads={heads}"]
+    )
     benchmark = DICTIONARY_LOOKUP.with_settings(settings)
     record = run(benchmark, mechanism, 0)
     assert record.weights is not None

@@ -8,6 +8,9 @@ import torch
 
 from dynagat.native import kernels
 
+# Ray reads them when it is imported, and would write a token into the home folder.
+os.environ.update(RAY_AUTH_MODE="token", RAY_AUTH_TOKEN="0" * 32)
+
 
 def pytest_collection_modifyitems(items):
     """`native` and `data` tests skip where there is none, but fail in CI, where that is a bug."""

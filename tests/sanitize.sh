@@ -20,5 +20,5 @@ cp "$build"/_native*.so "$build/package/dynagat/"
 compiler=$(grep '^CMAKE_CXX_COMPILER:' "$build/CMakeCache.txt" | cut -d= -f2)
 LD_PRELOAD="$("$compiler" -print-file-name=libasan.so) $("$compiler" -print-file-name=libubsan.so)" \
   ASAN_OPTIONS=detect_leaks=0 PYTHONPATH="$build/package" \
-  "$python" -m pytest -p no:cacheprovider tests/test_{graph,ops,op_arguments,observe,order,pairs,sampling,used_rows}.py \
+  "$python" -m pytest -p no:cacheprovider tests/test_{dropout,graph,ops,op_arguments,observe,order,pairs,sampling,sparse,tail,used_rows}.py \
   tests/test_native.py -k "not opcheck and not finite_differences and (not test_native or change)"

@@ -28,7 +28,7 @@ from dynagat.analysis.pyg import observing_softmax
 from dynagat.analysis.table import tabulate
 from dynagat.benchmarks.dictionary_lookup.network import DictionaryNetwork
 from dynagat.nn import loops
-from dynagat.ops import observe
+from dynagat.ops import devices, observe
 
 pytestmark = pytest.mark.filterwarnings("ignore:Sparse ", "ignore:'.*add_self_loops")
 N, IN, C, H, D, R = 7, 5, 4, 2, 3, 3
@@ -201,7 +201,7 @@ def test_our_layers_are_captured_like_pygs(name, graph) -> None:
 def test_the_reference_is_captured_like_the_kernels(name, monkeypatch) -> None:
     layer, x, edge_index = layer_of(name), nodes(), edges("dense")
     (expected,) = seen_of(layer, x, edge_index)
-    monkeypatch.setattr(dynagat.ops, "kernels", None)
+    monkeypatch.setattr(devices, "kernels", None)
     (actual,) = seen_of(layer, x, edge_index)
     assert torch.equal(actual.edge_id, expected.edge_id)
     torch.testing.assert_close(actual.weight, expected.weight)

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.nn.utils import parametrize
 
 import dynagat
-from dynagat import DPGATConv, GATConv, GATv2Conv, accelerate, convert
+from dynagat import DPGATConv, Dropout, GATConv, GATv2Conv, accelerate, convert
 
 N, E, IN, H, C = 6, 20, 5, 3, 4
 WIDTH = H * C
@@ -411,6 +411,16 @@ def test_accelerating_again_changes_nothing() -> None:
     first = model.first
     assert accelerate(model).replaced == ()
     assert model.first is first
+
+
+def test_dropout_modules_are_replaced_and_listed() -> None:
+    model = nn.Sequential(nn.Dropout(0.3), nn.Dropout(0.4, inplace=True), nn.Linear(3, 3)).eval()
+    report = accelerate(model)
+    assert report.dropouts == ("0",)
+    assert report.left == (("1", "it works in place"),)
+    assert isinstance(model[0], Dropout)
+    assert (model[0].p, model[0].training) == (0.3, False)
+    assert "replaced 0, a dropout" in str(report)
 
 
 def test_only_modules_are_accelerated() -> None:

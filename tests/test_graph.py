@@ -160,3 +160,26 @@ def test_replaced_self_loops_leave_unused_edge_ids():
     loops = torch.zeros(2, 50, dtype=torch.int64)
     graph = Graph.from_edge_index(loops, 3, self_loops=True).with_self_loops()
     assert (graph.num_edges, len(graph.key_index)) == (56, 3)
+
+
+@pytest.mark.parametrize("relations", [1, 3])
+def test_a_graph_is_built_on_its_device_without_reading_a_number(relations):
+    """Tensors on the meta device have no numbers, so that reading one would be an error."""
+    index = torch.empty(30, dtype=torch.int64, device="meta")
+    relation = index if relations > 1 else None
+    graph = Graph.from_edges(index, index, 7, 9, relation=relation, num_relations=relations)
+    assert {array.device.type for array in graph.tensors} == {"meta"}
+    assert [len(array) for array in graph.tensors] == [
+        7 * relations + 1, 30, 30, 9 * relations + 1, 30, 30,
+    ]  # fmt: skip
+    shared = graph.with_query_rows(index[:7], 4) if relations == 1 else graph
+    assert shared.device.type == "meta"
+
+
+@pytest.mark.parametrize("axis", [-2, -3])
+def test_rows_are_selected_alike_on_every_device(axis):
+    table, index = torch.randn(2, 5, 4, 3), torch.tensor([3, 0, 3], dtype=torch.int32)
+    expected = table.index_select(axis, index)
+    assert torch.equal(module.select_rows(table, axis, index), expected)
+    selected = module.select_rows(table.to("meta"), axis, index.to("meta"))
+    assert selected.shape == expected.shape

@@ -109,8 +109,9 @@ def test_every_form_of_import_is_seen(source, name, monkeypatch):
     "path", [p for n, p in MODULES.items() if floor_of(n) in LIBRARY], ids=module_name
 )
 def test_the_library_half_needs_torch_and_numpy_only(path):
-    """Others are imported inside functions, for what works only with them."""
+    """Others are imported inside functions, for what works only with them; so is ops/triton."""
     known = {"dynagat", "torch", "numpy", *sys.stdlib_module_names}
+    known |= {"triton"} if path.parent.name == "triton" else set()
     for node in ast.parse(path.read_text()).body:
         if isinstance(node, (ast.Import, ast.ImportFrom)):
             names = [alias.name for alias in node.names]
@@ -118,8 +119,9 @@ def test_the_library_half_needs_torch_and_numpy_only(path):
             assert {name.split(".")[0] for name in names} <= known
 
 
-def test_importing_dynagat_imports_neither_pyg_nor_scipy():
-    script = "import sys, dynagat; assert not {'torch_geometric', 'scipy'} & set(sys.modules)"
+def test_importing_dynagat_imports_neither_pyg_nor_scipy_nor_triton():
+    script = "import sys, dynagat; "
+    script += "assert not {'torch_geometric', 'scipy', 'dynagat.ops.triton'} & set(sys.modules)"
     subprocess.run([sys.executable, "-c", script], check=True)
 
 
@@ -141,7 +143,10 @@ assert len(ours) == 1 and "without its native kernels" in ours[0], ours
 
 @pytest.mark.parametrize(
     ("name", "known"),
-    [("DYNAGAT_BACKEND", "fused, reference"), ("DYNAGAT_ISA", "avx512, avx2, baseline")],
+    [
+        ("DYNAGAT_BACKEND", "fused, reference, streamed, triton"),
+        ("DYNAGAT_ISA", "avx512, avx2, baseline"),
+    ],
 )
 def test_an_unknown_setting_is_an_error(name, known):
     environment = {**os.environ, name: "fast"}

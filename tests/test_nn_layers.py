@@ -16,10 +16,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from dynagat import DPGATConv, GATConv, GATv2Conv, Graph, ops
+from dynagat import DPGATConv, GATConv, GATv2Conv, Graph
 from dynagat import graph as graph_module
 from dynagat.native import kernels
 from dynagat.nn import cache, loops
+from dynagat.ops import devices
 
 LAYERS = {"gat": GATConv, "gatv2": GATv2Conv, "dpgat": DPGATConv}
 N, E, IN, H, C, D, R = 7, 25, 5, 3, 4, 2, 3
@@ -489,7 +490,7 @@ def test_compiled_weights_equal_the_eager_ones(mechanism) -> None:
 @every_mechanism
 def test_compiles_over_edges_with_loops_among_them(mechanism, backend, monkeypatch) -> None:
     if backend == "reference":
-        for module in (graph_module, ops):
+        for module in (graph_module, devices):
             monkeypatch.setattr(module, "kernels", None)
     torch.compiler.reset()
     layer = make(mechanism, edge_dim=D).float()

@@ -11,7 +11,7 @@ from tests.problems import MECHANISMS, make_problem, random_graph
 
 pytestmark = pytest.mark.native
 
-SHAPES = [(1, 1), (3, 5), (8, 8), (2, 16), (4, 32), (1, 64), (2, 40), (16, 8)]
+SHAPES = [(1, 1), (3, 5), (8, 8), (2, 16), (4, 32), (1, 64), (2, 40), (16, 8), (1, 48), (1, 128)]
 OPTIONS = {
     "plain": {},
     "edge features": {"edge_dim": 3},
@@ -67,9 +67,12 @@ def test_single_precision_error_is_at_most_twice_that_of_the_reference(
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 @pytest.mark.parametrize("option", ["plain", "edge features", "relations", "dropout", "batch"])
+@pytest.mark.parametrize(("heads", "channels"), [(4, 8), (1, 16)])
 @pytest.mark.parametrize("mechanism", MECHANISMS)
-def test_half_precision_tables_are_summed_in_single_precision(mechanism, option, dtype):
-    problem = problem_of(mechanism, 4, 8, option).to(dtype)
+def test_half_precision_tables_are_summed_in_single_precision(
+    mechanism, heads, channels, option, dtype
+):
+    problem = problem_of(mechanism, heads, channels, option).to(dtype)
     exact = problem.to(torch.float64)
     exact_out, exact_weights, *exact_grads = exact.results(reference)
     out, weights, *grads = problem.results(fused)

@@ -368,9 +368,9 @@ def test_dropout_takes_any_shape(shape) -> None:
     assert Dropout(0.5)(torch.ones(shape)).shape == shape
 
 
-@pytest.mark.parametrize("p", [-0.1, 1.0])
+@pytest.mark.parametrize("p", [-0.1, 1.5])
 def test_dropout_refuses_what_is_not_a_probability(p) -> None:
-    with pytest.raises(ValueError, match=rf"^p must lie in \[0, 1\), but is {p}$"):
+    with pytest.raises(ValueError, match=rf"^p must lie in \[0, 1\], but is {p}$"):
         Dropout(p)
 
 
@@ -469,3 +469,23 @@ def test_a_stack_refuses_values_that_no_network_can_have(stack) -> None:
         replace(stack, layers=least - 1)
     with pytest.raises(ValueError, match=r"^dropout must lie in \[0, 1\), but is 1\.0$"):
         replace(stack, dropout=1.0)
+
+
+@every_attention
+def test_the_dropout_stack_averages_the_heads_of_its_last_layer(mechanism) -> None:
+    settings = DropoutStack(hidden=4, heads=2, last_heads=8, average=True, residual=False)
+    network = shaken(settings.build(problem(5, 3), mechanism))
+    first, last = network.layers
+    assert (last.conv.heads, last.conv.out_channels, last.conv.concat) == (8, 3, False)
+    x = features(5)
+    mean = network(x, GRAPH) - last.conv.bias
+    last.conv.concat, last.conv.bias = True, None
+    heads = last(first(x, GRAPH), GRAPH)
+    assert_same(mean, heads.unflatten(1, (8, 3)).mean(1))
+
+
+def test_heads_that_are_not_averaged_must_divide_the_output() -> None:
+    with pytest.raises(ValueError, match="heads must divide the width 3 of a layer, but are 8"):
+        DropoutStack(hidden=4, heads=2, last_heads=8).build(problem(5, 3), "gatv2")
+    with pytest.raises(ValueError, match="last_heads must be at least 1, but is 0"):
+        DropoutStack(last_heads=0)

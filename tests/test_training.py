@@ -135,6 +135,20 @@ def test_the_first_of_equally_good_rounds_is_the_best() -> None:
     assert outcome.best.round == 1
 
 
+def test_with_best_by_loss_the_round_of_the_lowest_validation_loss_is_the_best() -> None:
+    task = Scripted(0.9, 0.5, 0.6)
+    task.valid_losses = [3.0, 2.0, 2.5]
+    assert train(task, max_rounds=3, best_by="loss")[1].best.round == 2
+    assert train(task, max_rounds=3)[1].best.round == 1
+    _, outcome = train(task, max_rounds=50, patience=4, best_by="loss")
+    assert (outcome.ended, len(outcome.history)) == ("patience", 4 + outcome.best.round)
+
+
+def test_with_best_by_loss_ties_can_not_be_broken() -> None:
+    with pytest.raises(ValueError, match="tie_break is for best_by=score, but is 'loss'"):
+        Schedule(best_by="loss", tie_break="loss")
+
+
 def test_watch_is_called_after_every_round() -> None:
     task, calls = Scripted(0.1, 0.2, 0.3), []
     _, outcome = train(task, lambda here: calls.append((here, len(task.weights))), max_rounds=3)

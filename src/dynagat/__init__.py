@@ -16,6 +16,7 @@ from dynagat.graph import Graph
 from dynagat.nn import DPGATConv, GATConv, GATv2Conv
 from dynagat.nn.accelerate import accelerate
 from dynagat.nn.convert import convert
+from dynagat.nn.dropout import Dropout, dropout
 
 if TYPE_CHECKING:
     from dynagat import data
@@ -26,8 +27,8 @@ try:
 except PackageNotFoundError:  # run from the source tree
     __version__ = "0+unknown"
 
-__all__ = ["DPGATConv", "GATConv", "GATv2Conv", "Graph", "accelerate", "capture", "convert"]
-__all__ += ["compare", "data", "how_attentive", "load_model", "measure"]
+__all__ = ["DPGATConv", "Dropout", "GATConv", "GATv2Conv", "Graph", "accelerate", "capture"]
+__all__ += ["compare", "convert", "data", "dropout", "how_attentive", "load_model", "measure"]
 
 # Imported on first use: they are slow to import or need more than torch and numpy.
 _LAZY = {"compare": "comparison", "load_model": "comparison", "data": None}

@@ -133,7 +133,9 @@ class Graph:
 
     def rows_of_queries(self, table: Tensor, axis: int) -> Tensor:
         """The row of each query, from a table that has its rows on this axis."""
-        return table if self.query_row is None else table.index_select(axis, self.query_row)
+        if self.query_row is None:
+            return table
+        return select_rows(table, axis, self.query_row)
 
     @cached_property
     def compact(self) -> Graph:
@@ -215,6 +217,13 @@ class Graph:
         )
 
 
+def select_rows(table: Tensor, axis: int, index: Tensor) -> Tensor:
+    """The rows with these numbers, on a negative axis; the sum of gradients has a fixed order."""
+    if table.device.type == "cpu":
+        return table.index_select(axis, index)
+    return table[(..., index.long(), *[slice(None)] * (-axis - 1))]  # index_select adds atomically
+
+
 def check_edge_index(edge_index: Tensor, name: str = "edge_index") -> None:
     """Raise an error unless `edge_index` is an integer tensor of shape [2, E]."""
     if not isinstance(edge_index, Tensor):
@@ -280,7 +289,8 @@ def _check_lengths(graph: Graph) -> None:
                 f"but has shape {list(array.shape)} and holds {array.dtype}"
             )
     # Replaced self-loops leave unused edge ids, but the last id is always in use.
-    if graph.num_edges > num_positions and type(graph.edge_id) is Tensor:
+    is_readable = type(graph.edge_id) is Tensor and graph.device.type == "cpu"
+    if graph.num_edges > num_positions and is_readable:
         used = int(graph.edge_id.max()) + 1 if num_positions else 0
         if graph.num_edges > used:
             raise ValueError(
@@ -417,8 +427,8 @@ def _group_in_torch(edges, num_queries, num_keys, num_relations, first_loop, loo
         loop_row = loop * num_relations + loop_relation
         row, key_row = torch.cat([row, loop_row]), torch.cat([key_row, loop_row])
         ids = torch.cat([ids, first_loop + loop])
-    order = torch.argsort(row, stable=True)
-    transposed = torch.argsort(key_row[order], stable=True)
+    row, order = torch.sort(row, stable=True)
+    key_row, transposed = torch.sort(key_row[order], stable=True)
     arrays = [
         _offsets(row, num_rows),
         key[order],
@@ -431,11 +441,16 @@ def _group_in_torch(edges, num_queries, num_keys, num_relations, first_loop, loo
 
 
 def _offsets(row: Tensor, num_rows: int) -> Tensor:
-    counts = torch.bincount(row, minlength=num_rows)[:num_rows]
-    return torch.nn.functional.pad(counts.cumsum(0), (1, 0))
+    """Where each row begins, and where the last one ends, in a sorted list of row numbers."""
+    return torch.searchsorted(row, torch.arange(num_rows + 1, device=row.device, dtype=row.dtype))
 
 
 def _check_range(index: Tensor, size: int, name: str) -> None:
+    if index.device.type != "cpu":  # its numbers can't be read without waiting for the device
+        is_inside = ((index >= 0) & (index < size)).all()
+        message = f"{name} must lie in [0, {size})"
+        torch._assert_async(is_inside, message)  # pyright: ignore[reportPrivateImportUsage]
+        return
     if len(index) and not 0 <= int(index.min()) <= int(index.max()) < size:
         bad = index[(index < 0) | (index >= size)][0]
         raise ValueError(f"{name} must lie in [0, {size}), but holds {int(bad)}")

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch  # noqa: F401  (imported first, so that the native module shares torch's OpenMP threads)
 
-BACKENDS = ("fused", "reference")
+BACKENDS = ("fused", "reference", "streamed", "triton")
 INSTRUCTION_SETS = ("avx512", "avx2", "baseline")
 KEPT_FRACTION = 8  # freed memory of up to an eighth of the machine's is kept for the next call
 
@@ -25,16 +25,15 @@ def _read_variable(name: str, known: tuple[str, ...]) -> str:
 
 def _load() -> Any:  # Any, because type checkers can't see the names of a compiled module
     """The native module; None if DYNAGAT_BACKEND=reference or the module was not built."""
-    backend = _read_variable("DYNAGAT_BACKEND", BACKENDS)
     _read_variable("DYNAGAT_ISA", INSTRUCTION_SETS)  # checked here, read by the native module
-    if backend == "reference":
+    if FORCED == "reference":
         return None
     try:
         module = importlib.import_module("dynagat._native")
         module.keep_memory(_memory_to_keep())
         return module
     except ImportError as error:
-        if backend == "fused":
+        if FORCED == "fused":
             raise
         warnings.warn(
             f"dynagat runs without its native kernels, on the slower reference path ({error}); "
@@ -77,4 +76,5 @@ def _in_parents(top: Path, path: str, name: str) -> list[Path]:
     return [top / parent / name for parent in (folder, *folder.parents)]
 
 
+FORCED = _read_variable("DYNAGAT_BACKEND", BACKENDS)  # empty: none is
 kernels = _load()

@@ -31,7 +31,10 @@ class Task(Protocol):
         ...
 
     def batches(self, generator: torch.Generator) -> Iterator[Any]:
-        """One epoch of training batches, shuffled by the generator."""
+        """One epoch of training batches, shuffled by the generator.
+
+        With `lr_graphs`, the length of a batch is its number of graphs.
+        """
         ...
 
     def loss(self, network: nn.Module, batch: Any) -> tuple[Tensor, float]:
@@ -66,6 +69,8 @@ class Schedule:
 
     With tie_break="loss", a round whose score is as good as the best one's is better if its
     validation loss is lower: a score such as accuracy may stand still while the network learns.
+    With best_by="loss", the round with the lowest validation loss is the best, whatever its score,
+    and early stopping and the learning rate follow that loss.
 
     A round is `round_passes` epochs, and as many more as `round_steps` optimiser steps need. Each
     round ends with an evaluation, except the first `silent_rounds`.
@@ -99,13 +104,16 @@ class Schedule:
     tie_break: Literal["none", "loss"] = field(default="none", metadata=ADDED_LATER)
     # The norms of embedding, layers and readout, each by itself.
     clip_parts: bool = field(default=False, metadata=ADDED_LATER)
+    # lr is that of a batch of so many graphs, and in proportion for others; 0: the same for all.
+    lr_graphs: int = field(default=0, metadata=ADDED_LATER)
+    best_by: Literal["score", "loss"] = field(default="score", metadata=ADDED_LATER)
 
     def __post_init__(self) -> None:
         for name in ("lr", "batch_size", "round_passes", "round_steps", "max_rounds"):
             if not getattr(self, name) > 0:
                 raise ValueError(f"{name} must be above 0, but is {getattr(self, name)}")
         for name in ("clip", "patience", "lr_patience", "min_gain", "weight_decay", "min_rounds",
-                     "silent_rounds", "limit_rounds", "failed_before"):  # fmt: skip
+                     "silent_rounds", "limit_rounds", "failed_before", "lr_graphs"):  # fmt: skip
             if getattr(self, name) < 0:
                 raise ValueError(f"{name} must not be negative, but is {getattr(self, name)}")
         if self.optimizer == "rmsprop" and self.weight_decay:
@@ -114,6 +122,8 @@ class Schedule:
             raise ValueError(
                 f"decay and momentum must lie in [0, 1), but are {self.decay} and {self.momentum}"
             )
+        if self.best_by == "loss" and self.tie_break != "none":
+            raise ValueError(f"tie_break is for best_by=score, but is {self.tie_break!r}")
         if self.clip_each and self.clip_parts:
             raise ValueError("clip_each and clip_parts must not both be true")
         if not 0 < self.lr_factor < 1:
@@ -171,7 +181,7 @@ def fit(
     optimizer = _optimizer(network, schedule)
     plateau = torch.optim.lr_scheduler.ReduceLROnPlateau(
         optimizer,
-        mode="max" if metric.higher_is_better else "min",
+        mode="max" if metric.higher_is_better and schedule.best_by == "score" else "min",
         factor=schedule.lr_factor,
         patience=schedule.lr_patience,
         threshold=schedule.min_gain,
@@ -197,7 +207,7 @@ def fit(
         history.append(here)
         watch(here)
         if not is_silent:
-            plateau.step(valid)
+            plateau.step(valid if schedule.best_by == "score" else valid_loss)
         if here.round == 1 or _is_better(here, state.best, schedule, metric):
             state.best_round, state.best_state = here.round, _weights(network)
             plateau.num_bad_epochs = 0  # also after a better loss
@@ -264,6 +274,8 @@ class _State:
 
 def _is_better(here: Round, best: Round, schedule: Schedule, metric: Metric) -> bool:
     """A perfect score counts however small the gain, and any round beats one without a score."""
+    if schedule.best_by == "loss":
+        return here.valid_loss < best.valid_loss - schedule.min_gain or math.isnan(best.valid_loss)
     if metric.reaches(here.valid, schedule.stop_at) or math.isnan(best.valid):
         return True
     if metric.is_gain(here.valid, best.valid, schedule.min_gain):
@@ -288,11 +300,21 @@ def _train_round(
             optimizer.zero_grad()
             loss.backward()
             _clip(network, schedule)
-            optimizer.step()
+            _step(optimizer, len(batch) / schedule.lr_graphs if schedule.lr_graphs else 1.0)
             losses.append(loss.detach())
             scores.append(score)
         passes += 1
     return len(losses), float(torch.stack(losses).mean()), sum(scores) / len(scores)
+
+
+def _step(optimizer: torch.optim.Optimizer, factor: float) -> None:
+    """A step with the learning rate times a factor."""
+    rates = [group["lr"] for group in optimizer.param_groups]
+    for group in optimizer.param_groups:
+        group["lr"] *= factor
+    optimizer.step()
+    for group, rate in zip(optimizer.param_groups, rates, strict=True):
+        group["lr"] = rate
 
 
 def _clip(network: nn.Module, schedule: Schedule) -> None:

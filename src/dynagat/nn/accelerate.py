@@ -1,4 +1,4 @@
-"""accelerate: replace PyG's attention layers inside a model by dynagat's."""
+"""accelerate: replace PyG's attention layers, and torch's dropout, inside a model by dynagat's."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import torch
 from torch import nn
 from torch.nn.utils.parametrize import is_parametrized
 
+from dynagat.nn.dropout import Dropout
 from dynagat.nn.gat import GATConv
 from dynagat.nn.gatv2 import GATv2Conv
 from dynagat.nn.linear import Linear
@@ -27,19 +28,24 @@ class Acceleration:
     model: nn.Module  # the model to use from now on
     replaced: tuple[str, ...]  # paths inside the model; "" is the model itself
     left: tuple[tuple[str, str], ...]  # path, and the reason
+    dropouts: tuple[str, ...] = ()  # paths of replaced nn.Dropout modules
 
     def __str__(self) -> str:
         lines = [f"replaced {_describe(path)}" for path in self.replaced]
+        lines += [f"replaced {_describe(path)}, a dropout" for path in self.dropouts]
         lines += [f"left {_describe(path)}: {reason}" for path, reason in self.left]
-        if "" in self.replaced:
+        if "" in (*self.replaced, *self.dropouts):
             lines.append(
                 "the model itself is a layer, which can't be replaced in place: use report.model"
             )
-        return "\n".join(lines) or "no GATConv or GATv2Conv of torch_geometric found"
+        if not self.replaced and not self.left:
+            lines.append("no GATConv or GATv2Conv of torch_geometric found")
+        return "\n".join(lines)
 
 
 def accelerate(model: nn.Module) -> Acceleration:
-    """Replace every GATConv and GATv2Conv of PyG in `model`, in place, by dynagat's.
+    """Replace every GATConv and GATv2Conv of PyG in `model`, in place, by dynagat's; and every
+    torch.nn.Dropout by `dynagat.Dropout`, which drops other entries for the same seed.
 
     Parameters stay the same objects, so optimizers keep working. Layers that use a feature dynagat
     does not support are left as they are; the report lists them. Code that searches for PyG's
@@ -47,7 +53,7 @@ def accelerate(model: nn.Module) -> Acceleration:
     """
     if not isinstance(model, nn.Module):
         raise TypeError(f"model must be a torch.nn.Module, but is a {type(model).__name__}")
-    replaced, left = [], []
+    replaced, left, dropouts = [], [], []
     outcomes: dict[nn.Module, nn.Module | str] = {}  # a shared layer is replaced once
     for path, parent, name, layer in list(_layers(model)):
         if layer not in outcomes:
@@ -56,16 +62,17 @@ def accelerate(model: nn.Module) -> Acceleration:
         if isinstance(outcome, str):
             left.append((path, outcome))
             continue
-        replaced.append(path)
+        (dropouts if isinstance(outcome, Dropout) else replaced).append(path)
         if parent is not None:
             parent._modules[name] = outcome
     own = outcomes.get(model, model)
-    return Acceleration(own if isinstance(own, nn.Module) else model, tuple(replaced), tuple(left))
+    own = own if isinstance(own, nn.Module) else model
+    return Acceleration(own, tuple(replaced), tuple(left), tuple(dropouts))
 
 
 def _layers(model: nn.Module) -> Iterator[tuple[str, nn.Module | None, str, nn.Module]]:
-    """Path, parent, name and module of each attention layer of PyG, once for each of its paths."""
-    kinds = tuple(_kinds())
+    """Path, parent, name and module of each layer of PyG and dropout, for each of its paths."""
+    kinds = (*_kinds(), nn.Dropout)
     modules = dict(model.named_modules(remove_duplicate=False))
     for path, module in modules.items():
         if isinstance(module, kinds):
@@ -86,6 +93,8 @@ def _compiled_reason(parent: nn.Module | None) -> str | None:
 
 def _replacement(layer: Any) -> nn.Module | str:
     """Our layer with the parameters of PyG's, or the reason why it can't be replaced."""
+    if isinstance(layer, nn.Dropout):
+        return _dropout(layer)
     reason = _obstacle(layer)
     if reason is not None:
         return reason
@@ -104,6 +113,14 @@ def _replacement(layer: Any) -> nn.Module | str:
         return "its weights are not shared as its arguments say"
     ours.train(layer.training)
     return ours
+
+
+def _dropout(module: nn.Dropout) -> nn.Module | str:
+    if type(module) is not nn.Dropout:
+        return f"{type(module).__name__} is a subclass, which may compute something else"
+    if module.inplace or _has_hooks(module):
+        return "it works in place" if module.inplace else "it has hooks"
+    return Dropout(module.p).train(module.training)
 
 
 def _adopt(ours: nn.Module, theirs: dict[str, nn.Parameter]) -> None:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import final
+from typing import Any, final
 
 import torch
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
 from dynagat.graph import Graph
 from dynagat.nn.network import Neighbourhood
@@ -38,50 +39,51 @@ class GatedSum(nn.Module):
 
 @final
 class AveragedNetwork(nn.Module):
-    """h ← tanh(W x), then for each layer t: h ← layer_t(z_t), and a readout of h and x
+    """h ← tanh(embedding(x)), then for each layer t: h ← layer_t(z_t), and a readout of h and x
 
     z_t = dropout(h). Where `every` divides t, z_t is kept, and the layer gets its mean with the
     one kept before.
 
     Args:
-        features: width of x.
-        dim: width of h.
+        embedding: of x.
         layers: modules that take (h, graph).
-        readout: takes (h, x, graph of each node, number of graphs).
+        readout: takes (h, x, further inputs of the network).
         dropout: a module.
-        every: distance of the layers that get a mean.
+        every: distance of the layers that get a mean; 0: none does.
+        recompute: whether the backward pass computes each layer again, with the same result,
+            instead of keeping its tables, which takes more time and less memory.
     """
 
     def __init__(
         self,
-        features: int,
-        dim: int,
+        embedding: nn.Module,
         layers: Iterable[nn.Module],
         readout: nn.Module,
         *,
         dropout: nn.Module,
         every: int,
+        recompute: bool = False,
     ) -> None:
         super().__init__()
-        self.embedding = nn.Linear(features, dim, bias=False)
-        nn.init.xavier_uniform_(self.embedding.weight)
-        self.layers = nn.ModuleList(layers)
+        self.embedding, self.layers = embedding, nn.ModuleList(layers)
         self.readout, self.dropout, self.every = readout, dropout, every
+        self.recompute = recompute
 
-    def forward(
-        self, x: Tensor, edges: Graph | Neighbourhood, node_graph: Tensor, num_graphs: int
-    ) -> Tensor:
-        """[num_graphs, out]"""
-        return self.readout(self.encode(x, edges), x, node_graph, num_graphs)
+    def forward(self, x: Any, edges: Graph | Neighbourhood, *readout_inputs: Any) -> Tensor:
+        """The output of the readout."""
+        return self.readout(self.encode(x, edges), x, *readout_inputs)
 
-    def encode(self, x: Tensor, edges: Graph | Neighbourhood) -> Tensor:
+    def encode(self, x: Any, edges: Graph | Neighbourhood) -> Tensor:
         """[n, dim] of the last layer, before the readout."""
         graph = Neighbourhood.of(edges).graph
         h, kept = torch.tanh(self.embedding(x)), None
         for t, layer in enumerate(self.layers):
             z = self.dropout(h)
-            if t % self.every == 0:
+            if self.every and t % self.every == 0:
                 mean = z if kept is None else torch.lerp(z, kept, 0.5)
                 kept, z = z, mean
-            h = layer(z, graph)
+            if self.recompute and self.training and torch.is_grad_enabled():
+                h = checkpoint(layer, z, graph, use_reentrant=False, preserve_rng_state=False)
+            else:
+                h = layer(z, graph)
         return h

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Hashable, MutableMapping
 from dataclasses import dataclass, field
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, ref
 
 import torch
 from torch import Tensor
@@ -25,6 +25,25 @@ class Entry:
     graphs: dict[Hashable, Graph] = field(default_factory=dict)
 
 
+@dataclass(frozen=True)
+class Latest:
+    """The graph that was loaded last, which is usually the next one, too; all of it weak."""
+
+    edges: ref[Tensor]
+    owner: ref[Tensor]
+    fingerprint: Fingerprint
+    variant: Hashable
+    graph: ref[Graph]
+
+    def load(
+        self, edges: Tensor, owner: Tensor, fingerprint: Fingerprint, variant: Hashable
+    ) -> Graph | None:
+        is_same = self.edges() is edges and self.owner() is owner
+        is_same = is_same and self.fingerprint == fingerprint and self.variant == variant
+        return self.graph() if is_same else None
+
+
+_latest: Latest | None = None  # replaced as a whole, so that it needs no lock
 _entries: MutableMapping[Tensor, MutableMapping[Tensor, Entry]] = WeakTensorKeyDictionary()
 _with_loops: MutableMapping[Graph, Graph] = WeakKeyDictionary()
 _lock = threading.Lock()  # held while reading or writing the cache, never while building a graph
@@ -41,15 +60,20 @@ def cached_graph(
 
     `arrays` are the index arrays inside `edges`; a change in any of them is detected.
     """
+    global _latest
     tensors = arrays if relation is None else (*arrays, relation)
     if torch.compiler.is_compiling() or not all(map(_is_cacheable, tensors)):
         return build()
     fingerprint = tuple(_fingerprint(tensor) for tensor in tensors)
     owner = edges if relation is None else relation
-    graph = _load(edges, owner, fingerprint, variant)
+    call = (edges, owner, fingerprint, variant)
+    graph = None if _latest is None else _latest.load(*call)
     if graph is None:
-        graph = build()
-        _store(edges, owner, fingerprint, variant, graph)
+        graph = _load(*call)
+        if graph is None:
+            graph = build()
+            _store(*call, graph)
+        _latest = Latest(ref(edges), ref(owner), fingerprint, variant, ref(graph))
     return graph
 
 

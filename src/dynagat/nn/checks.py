@@ -11,6 +11,7 @@ from torch import Tensor
 from dynagat.nn.edges import Edges, Size
 from dynagat.nn.linear import Linear
 from dynagat.nn.loops import REDUCTIONS
+from dynagat.ops.sparse import LAYOUTS
 
 FLOWS = ("source_to_target", "target_to_source")
 Reader = tuple[str, Linear, Tensor]  # an argument's name, the projection that reads it, its value
@@ -170,6 +171,11 @@ def _features(name: str, x: Any) -> Tensor:
         raise ValueError(f"{name} must have shape [*, N, in_channels], but has {list(x.shape)}")
     if not x.is_floating_point():
         raise TypeError(f"{name} must have a floating-point dtype, but has {x.dtype}")
+    if x.layout != torch.strided and (x.layout not in LAYOUTS or x.dim() != 2):
+        raise ValueError(
+            f"{name} must be dense, or a sparse matrix in the layout COO or CSR, "
+            f"but has the layout {x.layout} and shape {list(x.shape)}"
+        )
     return x
 
 

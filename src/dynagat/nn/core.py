@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from typing import Any, ClassVar
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.parameter import Parameter
 
@@ -17,7 +16,7 @@ from dynagat.nn import checks
 from dynagat.nn.edges import Edges, read_edges
 from dynagat.nn.linear import Linear
 from dynagat.nn.loops import FillValue, keep_real_loops, loop_features, warn_about_pair_loops
-from dynagat.ops.project import project_rows, take_rows
+from dynagat.ops.project import project, project_rows, take_rows
 from dynagat.used_rows import UsedRows
 
 Channels = int | tuple[int, int]
@@ -169,7 +168,8 @@ class GraphAttention(nn.Module, ABC):
         """The forward pass; the layers' `forward` methods differ only in the order of arguments.
 
         Args:
-            x: [*, N, in_channels], or a pair (x_key, x_query) of those.
+            x: [*, N, in_channels], or a pair (x_key, x_query) of those. [N, in_channels] may be a
+                sparse tensor (COO or CSR); zeros are also skipped in a dense one that has many.
             edge_index: PyG's [2, E] of (key, query) pairs, int32 or int64; or the transposed sparse
                 adjacency [num_queries, num_keys]; or a `Graph`, which is used as it is. A graph
                 built from a tensor is cached until the tensor changes or is deleted.
@@ -243,7 +243,7 @@ class GraphAttention(nn.Module, ABC):
         # In place, because neither the op nor the mean saves its result for the backward pass; and
         # before flattening, because an in-place change through a view costs a copy.
         if self.res is not None and x_query is not None:
-            residual = F.linear(x_query, self.res.weight, self.bias)
+            residual = project(x_query, self.res.weight, self.bias)
             out += graph.rows_of_queries(residual, -2).view(out.shape)
         elif self.bias is not None:
             out += self.bias.view(out.shape[-2:])
@@ -259,10 +259,11 @@ def _rows_of(x_key: Tensor, x_query: Tensor | None, graph: Graph) -> tuple[Tenso
     """x of keys and queries; of a compact graph, the rows that its edges use."""
     if graph.used_key_rows is None or graph.used_query_rows is None:
         return x_key, x_query
+    is_same, x_key = x_query is x_key, x_key.to_dense()
     keys = take_rows(x_key, graph.used_key_rows)
-    if x_query is x_key and graph.used_query_rows is graph.used_key_rows:
+    if is_same and graph.used_query_rows is graph.used_key_rows:
         return keys, keys
-    return keys, None if x_query is None else take_rows(x_query, graph.used_query_rows)
+    return keys, None if x_query is None else take_rows(x_query.to_dense(), graph.used_query_rows)
 
 
 def used_rows(graph: Graph | None) -> tuple[UsedRows | None, UsedRows | None]:

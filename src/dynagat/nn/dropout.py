@@ -1,4 +1,4 @@
-"""Dropout: like torch's, but several times faster on a CPU."""
+"""Dropout: like torch's, but at the speed of memory on a CPU."""
 
 from __future__ import annotations
 
@@ -9,29 +9,36 @@ from torch import Tensor, nn
 
 from dynagat.ops.drop import drop
 
-LEVELS = 1 << 16  # that a probability is rounded to
+
+def dropout(x: Tensor, p: float = 0.5, training: bool = True) -> Tensor:
+    """out = x · keep / (1 - p), where keep is 0 with probability p; x if not `training`
+
+    Which entries are dropped is a hash of their place and of a seed that is drawn from torch's
+    generator, so `torch.manual_seed` makes it repeatable, for any number of threads. No mask is
+    stored. A sparse x must be dense; if it is mostly zero, the zeros cost next to nothing.
+    """
+    _check(p)
+    if not training or p == 0:
+        return x
+    return drop(x, torch.randint(2**63 - 1, (), device=x.device), p)
 
 
 @final
 class Dropout(nn.Module):
-    """out = x · keep / (1 - p), where keep is 0 with probability p, to 16 bits; x in evaluation
+    """`dropout` as a module, in place of torch.nn.Dropout"""
 
-    Uses torch's generator, one 64-bit random number for four entries.
-    """
-
-    def __init__(self, p: float) -> None:
+    def __init__(self, p: float = 0.5) -> None:
         super().__init__()
-        if not 0 <= p < 1:
-            raise ValueError(f"p must lie in [0, 1), but is {p}")
+        _check(p)
         self.p = p
 
     def forward(self, x: Tensor) -> Tensor:
-        dropped = round(self.p * LEVELS)
-        if not self.training or not dropped:
-            return x
-        words = torch.empty(-(-x.numel() // 4), dtype=torch.int64, device=x.device)
-        levels = words.random_(-(2**63), None).view(torch.int16)[: x.numel()].view(x.shape)
-        return drop(x, levels, dropped - LEVELS // 2, 1 / (1 - self.p))
+        return dropout(x, self.p, self.training)
 
     def extra_repr(self) -> str:
         return f"p={self.p}"
+
+
+def _check(p: float) -> None:
+    if not 0 <= p <= 1:
+        raise ValueError(f"p must lie in [0, 1], but is {p}")

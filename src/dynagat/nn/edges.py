@@ -104,7 +104,9 @@ class EdgeList(Edges):
         return self.edge_index[1]  # as in PyG, also when the flow is reversed
 
     def graph(self, size: Size, loops: bool, relation: Tensor | None, num_relations: int) -> Graph:
-        build = partial(_build, self.ends(), size, loops, relation, num_relations)
+        def build() -> Graph:
+            return _build(self.ends(), size, loops, relation, num_relations)
+
         variant = (size, loops, num_relations, self.flow)
         return cached_graph(self.edge_index, (self.edge_index,), relation, variant, build)
 

@@ -21,6 +21,7 @@ from dynagat.nn.gcn import GCNConv
 from dynagat.nn.pyg_layers import make_gin, make_pyg_attention, make_sage
 from dynagat.nn.relational import RGCNConv, RGINConv
 from dynagat.nn.sage import SAGEConv
+from dynagat.nn.tail import Waiting
 
 ATTENTION: dict[str, Any] = {"gat": GATConv, "gatv2": GATv2Conv, "dpgat": DPGATConv}
 BASELINES = ("gcn", "gin", "sage")  # without attention, so without heads
@@ -81,22 +82,28 @@ class Layer(nn.Module):
     def forward(self, x: Tensor, edges: Graph | Neighbourhood) -> Tensor:
         """[num_keys, in] -> [num_queries, out]"""
         near = Neighbourhood.of(edges)
-        z, queries = self.before(x), near.graph.num_queries
+        z, queries = Waiting(x).then(self.before).result(), near.graph.num_queries
         out = self._convolve(z, near)
         if self.own is not None:
-            out = out + self.own(z[:queries])
-        out = self.inner(out)
+            out = out + self.own(_first(z, queries))
+        waiting = Waiting(out).then(self.inner)
         if self.skip is not None:
-            out = self.skip(x[:queries]) + (self.gain if self.training else self.eval_gain) * out
-        return self.after(out)
+            gain = self.gain if self.training else self.eval_gain
+            waiting = waiting.plus(self.skip(_first(x, queries)), gain)
+        return waiting.then(self.after).result()
 
     def _convolve(self, x: Tensor, near: Neighbourhood) -> Tensor:
         graph = near.graph
         if isinstance(self.conv, GCNConv):
             return self.conv(x, graph, near.degree)
         options = {} if near.edge_attr is None else {"edge_attr": near.edge_attr}
-        is_whole = graph.num_queries == len(x)
-        return self.conv(x if is_whole else (x, x[: graph.num_queries]), graph, **options)
+        own = _first(x, graph.num_queries)
+        return self.conv(x if own is x else (x, own), graph, **options)
+
+
+def _first(x: Tensor, count: int) -> Tensor:
+    """The first rows of x; x itself if these are all, because the gradient of a slice is slow."""
+    return x if len(x) == count else x[:count]
 
 
 @final
@@ -158,6 +165,7 @@ def make_conv(
     mechanism: str,
     *,
     bias: bool = False,
+    concat: bool = True,
     share_weights: bool = True,
     dropout: float = 0.0,
     edge_dim: int | None = None,
@@ -169,6 +177,8 @@ def make_conv(
 
     Args:
         bias: whether attention layers have one.
+        concat: whether the outputs of the heads are concatenated; else each head has the whole
+            output width, and the layer's output is their mean.
         share_weights: one projection for query and key in GATv2 and in DPGAT.
         dropout: of attention weights.
         edge_dim: width of edge features, if there are any.
@@ -194,18 +204,19 @@ def make_conv(
         make = {"gcn": GCNConv, "gin": make_gin, "sage": sage}[mechanism]
         return lambda width, out, heads: make(width, out)
     options: dict[str, Any] = {"add_self_loops": False, "bias": bias, "dropout": dropout}
-    options["edge_dim"] = edge_dim
+    options |= {"edge_dim": edge_dim, "concat": concat}
     if mechanism != "gat":
         options["share_weights"] = share_weights
     if num_relations is not None:
         options["num_relations"] = num_relations
 
     def conv(width: int, out: int, heads: int) -> nn.Module:
-        if out % heads:
+        if concat and out % heads:
             raise ValueError(f"heads must divide the width {out} of a layer, but are {heads}")
+        head_dim = out // heads if concat else out
         if source == "pyg":
-            return make_pyg_attention(mechanism, width, out // heads, heads, **options)
-        return ATTENTION[mechanism](width, out // heads, heads=heads, **options)
+            return make_pyg_attention(mechanism, width, head_dim, heads, **options)
+        return ATTENTION[mechanism](width, head_dim, heads=heads, **options)
 
     return conv
 

@@ -1,4 +1,4 @@
-"""The ops gat, gatv2, dpgat, pair_linear: kernels on the CPU, the reference on other devices."""
+"""The ops gat, gatv2, dpgat, pair_linear, on every device."""
 
 from __future__ import annotations
 
@@ -7,14 +7,13 @@ from types import ModuleType
 from torch import Tensor
 
 from dynagat.graph import Graph
-from dynagat.native import kernels
-from dynagat.ops import fused, reference
+from dynagat.ops import devices, fused, reference
 from dynagat.ops import pairs as native_pairs
 
 
 def backend(tensor: Tensor) -> ModuleType:
-    """The module that computes on this tensor's device."""
-    return fused if kernels is not None and tensor.device.type == "cpu" else reference
+    """The definition, or the ops of torch.library, which call the kernels of the device."""
+    return reference if devices.choose(tensor.device) == "reference" else fused
 
 
 def gat(query_score: Tensor, key_score: Tensor, value: Tensor, graph: Graph, **options):

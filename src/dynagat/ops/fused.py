@@ -1,21 +1,31 @@
 """The ops of `reference` on native kernels, with the same names and signatures, and autograd.
 
 The forward pass saves its inputs and top [*, N, H], each query's largest score, but nothing per
-edge. Compiled and exported programs see the ops `dynagat::attend` and `dynagat::attend_backward` as
+edge. On devices without native kernels, the ops call `streamed` or `triton`, which save a `State`.
+Compiled and exported programs see the ops `dynagat::attend` and `dynagat::attend_backward` as
 single nodes. Eager code calls the same two functions through `torch.autograd.Function`, which is
 faster.
 """
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from dynagat.graph import MAX_ROWS, Graph
 from dynagat.native import kernels
-from dynagat.ops import observe
+from dynagat.ops import devices, observe
+from dynagat.ops.eager import PLAIN, Function
+from dynagat.ops.inputs import (
+    NUM_DIFFERENTIABLE,
+    NUM_TENSORS,
+    AttentionInputs,
+    State,
+    notify_observers,
+    schema_of_inputs,
+)
 
 MECHANISM_CODES = {"gat": 0, "gatv2": 1, "dpgat": 2}
 STORAGE = {torch.float32: 0, torch.float64: 1, torch.bfloat16: 2, torch.float16: 3}
@@ -23,76 +33,6 @@ ARRAYS = ("rowptr", "key_index", "edge_id", "key_rowptr", "key_query", "key_posi
 USED_ROWS = ("query_rows", "key_rows")  # arrays of a compact graph, after the others
 SHARED = ("da", "dedge", "dedge_weight")  # gradients summed over the batch
 LARGE = 1 << 22  # bytes; memory of this size or more is kept for the next call
-
-
-class AttentionInputs(NamedTuple):
-    """The inputs of one call. Ops of torch.library take its fields as single arguments.
-
-    A NamedTuple is faster to create than a dataclass and can be unpacked into arguments.
-    """
-
-    # A compact graph's tables have fewer rows: see `UsedRows`.
-    query: Tensor  # [*, num_queries·R, H, C], or [*, num_queries·R, H] for gat
-    key: Tensor  # [*, num_keys·R, H, C], or [*, num_keys·R, H] for gat
-    value: Tensor | None  # [*, num_keys·R, H, C]; None: the keys (gatv2)
-    a: Tensor | None  # [R, H, C], for gatv2
-    edge: Tensor | None  # [num_edges, D]
-    edge_weight: Tensor | None  # [R, H, C, D], or [R, H, D] for gat
-    seed: Tensor | None
-    graph: list[Tensor]  # `Graph.tensors`
-    mechanism: str
-    num_edges: int
-    num_relations: int
-    slope: float
-    dropout: float
-
-    @property
-    def value_table(self) -> Tensor:
-        return self.key if self.value is None else self.value
-
-    @property
-    def num_queries(self) -> int:
-        return (self.graph[0].shape[0] - 1) // self.num_relations
-
-    @property
-    def num_keys(self) -> int:
-        return (self.graph[3].shape[0] - 1) // self.num_relations
-
-    @property
-    def table_rows(self) -> tuple[int, int]:
-        """How many rows the tables of queries and keys have."""
-        axes = 2 if self.mechanism == "gat" else 3  # from here to the last
-        query, key = (t.shape[-axes] if t.dim() >= axes else 0 for t in (self.query, self.key))
-        return query, key
-
-    @property
-    def compute_dtype(self) -> torch.dtype:
-        return torch.promote_types(self.value_table.dtype, torch.float32)
-
-    @classmethod
-    def checked(cls, fields: list[Any]) -> AttentionInputs:
-        """Inputs that the kernels can read: of the right types and sizes, and contiguous."""
-        _check(cls._make(fields))
-        tensors = [None if t is None else _plain(t) for t in fields[:NUM_DIFFERENTIABLE]]
-        return cls._make((*tensors, *fields[NUM_DIFFERENTIABLE:]))
-
-
-NUM_DIFFERENTIABLE = 6  # query to edge_weight have gradients
-NUM_TENSORS = 7  # query to seed are tensors; the graph's arrays follow
-SCHEMA_TYPES = {
-    "Tensor": "Tensor",
-    "Tensor | None": "Tensor?",
-    "list[Tensor]": "Tensor[]",
-    "str": "str",
-    "int": "SymInt",
-    "float": "float",
-}
-
-
-def _schema_of_inputs() -> str:
-    """The fields of AttentionInputs as torch.library writes arguments: "Tensor query, ..."."""
-    types = {name: hint.__forward_arg__ for name, hint in AttentionInputs.__annotations__.items()}
-    return ", ".join(f"{SCHEMA_TYPES[hint]} {name}" for name, hint in types.items())
 
 
 def gat(
@@ -172,7 +112,7 @@ def _attend(
         query, key, value, a, edge, edge_weight, seed, graph.tensors,
         mechanism, graph.num_edges, graph.num_relations, slope, dropout,
     )  # fmt: skip
-    traced = torch.compiler.is_compiling() or type(query) not in (Tensor, torch.nn.Parameter)
+    traced = torch.compiler.is_compiling() or type(query) not in PLAIN
     call = attend if traced else _Attend.apply
     out, _, weights = call(*inputs, return_weights)
     return out, weights if return_weights else None
@@ -181,7 +121,10 @@ def _attend(
 def _forward(*arguments) -> tuple[Tensor, Tensor, Tensor]:
     """out [*, N, H, C], top [*, N, H], weights [*, num_edges, H] (empty unless requested)"""
     *fields, return_weights = arguments
-    inputs = AttentionInputs.checked(fields)
+    inputs = _checked(fields)
+    other = devices.implementation(inputs)
+    if other is not None:
+        return other.forward(inputs, return_weights)
     observed = observe.has_observers()
     wants_weights = return_weights or observed
     out, top, weights = _empty_results(inputs, wants_weights)
@@ -200,10 +143,7 @@ def _forward(*arguments) -> tuple[Tensor, Tensor, Tensor]:
         problem.first_count = b * inputs.num_edges * out.shape[-2]
         kernels.forward(problem)
     if scores is not None:
-        rowptr, key_index, edge_id = inputs.graph[:3]
-        seen = weights.clone() if return_weights else weights  # the caller may modify its tensor
-        relations = inputs.num_relations
-        observe.notify(observe.Observation(rowptr, key_index, edge_id, relations, seen, scores))
+        notify_observers(inputs, weights, scores, return_weights)
     if wants_weights and not return_weights:
         weights = weights.new_empty(*weights.shape[:-2], 0, weights.shape[-1])
     return out, top, weights
@@ -213,8 +153,7 @@ attend = torch.library.custom_op(
     "dynagat::attend",
     _forward,
     mutates_args=(),
-    device_types="cpu",
-    schema=f"({_schema_of_inputs()}, bool return_weights) -> (Tensor, Tensor, Tensor)",
+    schema=f"({schema_of_inputs()}, bool return_weights) -> (Tensor, Tensor, Tensor)",
 )
 
 
@@ -223,22 +162,31 @@ def _(*arguments):
     *fields, return_weights = arguments
     inputs = AttentionInputs._make(fields)
     _check_one_device(inputs, ())
-    return _empty_results(inputs, return_weights)
+    out, top, weights = _empty_results(inputs, return_weights)
+    if devices.implementation(inputs) is not None:
+        top = top.new_empty(State.size(inputs, return_weights))
+    return out, top, weights
 
 
 def _backward(*arguments) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
     """Gradients of query, key, value, a, edge, edge_weight; empty where the input is None."""
     dout, dweights, top, *fields, wants_dedge = arguments
-    inputs = AttentionInputs.checked(fields)
+    inputs = _checked(fields)
+    _check_one_device(inputs, (dout, dweights, top))
+    if dweights is not None and dweights.numel() == 0:  # compiled programs pass such gradients
+        dweights = None
     *batch_shape, _, heads, channels = inputs.value_table.shape
     compute = inputs.compute_dtype
     shape = (*batch_shape, inputs.num_queries, heads, channels)
     _check_tensor("dout", dout, shape, inputs.value_table.dtype)
-    _check_tensor("top", top, shape[:-1], compute)
+    other = devices.implementation(inputs)
+    _check_tensor("top", top, _state_shape(inputs, top, dweights), compute)
     dout, top = _plain(dout), _plain(top)
     if dweights is not None:
         _check_tensor("dweights", dweights, (*batch_shape, inputs.num_edges, heads), compute)
         dweights = _plain(dweights)
+    if other is not None:
+        return other.backward(inputs, top, dout, dweights, wants_dedge)
     tables = [_empty_like(t) for t in inputs[:3]]
     shared = [top.new_zeros(() if t is None else t.shape) for t in inputs[3:NUM_DIFFERENTIABLE]]
     if not wants_dedge:
@@ -263,12 +211,20 @@ def _backward(*arguments) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tenso
     return tables[0], tables[1], tables[2], shared[0], shared[1], shared[2]
 
 
+def _state_shape(inputs: AttentionInputs, top: Tensor, dweights: Tensor | None) -> tuple[int, ...]:
+    """The shape that the saved array must have: `top`, or `State` with or without weights."""
+    if devices.implementation(inputs) is None:
+        *batch, _, heads, _ = inputs.value_table.shape
+        return *batch, inputs.num_queries, heads
+    has_weights = dweights is not None or top.numel() > State.size(inputs, False)
+    return (State.size(inputs, has_weights),)
+
+
 attend_backward = torch.library.custom_op(
     "dynagat::attend_backward",
     _backward,
     mutates_args=(),
-    device_types="cpu",
-    schema=f"(Tensor dout, Tensor? dweights, Tensor top, {_schema_of_inputs()}, bool wants_dedge)"
+    schema=f"(Tensor dout, Tensor? dweights, Tensor top, {schema_of_inputs()}, bool wants_dedge)"
     " -> (Tensor, Tensor, Tensor, Tensor, Tensor, Tensor)",
 )
 
@@ -300,7 +256,8 @@ def _differentiate(ctx, dout, _, dweights, call: Any = attend_backward):
     if dout is not None or dweights is not None:
         if dout is None:
             values = inputs.value_table
-            dout = values.new_zeros(*top.shape, values.shape[-1])
+            shape = (*values.shape[:-3], inputs.num_queries, *values.shape[-2:])
+            dout = values.new_zeros(shape)
         wanted = ctx.needs_input_grad[:NUM_DIFFERENTIABLE]
         grads = call(dout, dweights, top, *inputs, wanted[4])
         grads = [
@@ -323,7 +280,7 @@ def _no_second_derivative(ctx, *grads):
 attend_backward.register_autograd(_no_second_derivative)
 
 
-class _Attend(torch.autograd.Function):
+class _Attend(Function):
     """`attend` for eager code."""
 
     @staticmethod
@@ -337,12 +294,14 @@ class _Attend(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx, *grads):
-        grads = _differentiate(ctx, *grads, call=_AttendBackward.apply)
+        # _AttendBackward is needed only if the gradients will be differentiated again.
+        call = _AttendBackward.apply if torch.is_grad_enabled() else _backward
+        grads = _differentiate(ctx, *grads, call=call)
         # A Function expects one gradient for the graph's list, an op one per array in it.
         return *grads[:NUM_TENSORS], None, *grads[NUM_TENSORS + 1 :]
 
 
-class _AttendBackward(torch.autograd.Function):
+class _AttendBackward(Function):
     """`attend_backward` for eager code."""
 
     @staticmethod
@@ -392,7 +351,7 @@ def _empty_like(tensor: Tensor | None, shape=None) -> Tensor:
     if tensor is None:
         return torch.empty(0)
     shape = tensor.shape if shape is None else shape
-    if torch.compiler.is_compiling() or type(tensor) not in (Tensor, torch.nn.Parameter):
+    if torch.compiler.is_compiling() or type(tensor) not in PLAIN:
         return tensor.new_empty(shape)
     return empty(shape, tensor.dtype)
 
@@ -433,11 +392,19 @@ def _plain(tensor: Tensor) -> Tensor:
     return tensor.resolve_neg().contiguous()
 
 
+def _checked(fields: list[Any]) -> AttentionInputs:
+    """Inputs that the kernels can read: of the right types and sizes, and contiguous."""
+    _check(AttentionInputs._make(fields))
+    tensors = [None if t is None else _plain(t) for t in fields[:NUM_DIFFERENTIABLE]]
+    return AttentionInputs._make((*tensors, *fields[NUM_DIFFERENTIABLE:]))
+
+
 def _check(inputs: AttentionInputs) -> None:
     """Check everything that the kernels rely on; they check the graph's entries themselves."""
     query, key, value, a, edge, edge_weight = inputs[:NUM_DIFFERENTIABLE]
     mechanism, relations = inputs.mechanism, inputs.num_relations
     _check_missing(inputs)
+    _check_one_device(inputs, ())
     _check_numbers(inputs)
     _check_graph(inputs.graph, relations)
     *batch, _, heads, channels = inputs.value_table.shape
@@ -493,10 +460,10 @@ def _check_graph(graph: list[Tensor], relations: int) -> None:
     if len(graph) not in (len(ARRAYS), len(ARRAYS) + len(USED_ROWS)):
         raise ValueError(f"graph must be the arrays of a Graph, but has {len(graph)} arrays")
     for array in graph:
-        if not (array.dtype == torch.int32 and array.is_cpu and array.is_contiguous()):
+        if not (array.dtype == torch.int32 and array.is_contiguous()):
             raise TypeError(
-                "the graph's arrays must be contiguous, on the CPU and hold torch.int32, but one "
-                f"holds {array.dtype} on {array.device} with strides {list(array.stride())}"
+                "the graph's arrays must be contiguous and hold torch.int32, but one "
+                f"holds {array.dtype} with strides {list(array.stride())}"
             )
     shapes = [array.shape for array in graph]
     pointers = (shapes[0], shapes[3])
@@ -532,9 +499,9 @@ def _check_tensor(
 ) -> None:
     if tensor is None:
         raise TypeError(f"{name} must be a tensor, but is None")
-    if tensor.shape == shape and tensor.dtype == dtype and tensor.is_cpu:
+    if tensor.shape == shape and tensor.dtype == dtype and tensor.layout == torch.strided:
         return
     raise (ValueError if tensor.dtype == dtype else TypeError)(
-        f"{name} must have shape {list(shape)} and hold {dtype} on the CPU, "
-        f"but has shape {list(tensor.shape)} and holds {tensor.dtype} on {tensor.device}"
+        f"{name} must have shape {list(shape)} and hold {dtype}, "
+        f"but has shape {list(tensor.shape)} and holds {tensor.dtype}"
     )

@@ -12,8 +12,8 @@ import torch
 from torch import Tensor
 
 from dynagat.native import kernels
+from dynagat.ops.eager import SUMMED, Function, is_eager
 from dynagat.ops.fused import empty
-from dynagat.ops.project import SUMMED, is_eager
 
 BLOCK_BYTES = 1 << 20  # of products at a time: about the second-level cache of a core
 FEWEST = 1 << 14  # pairs whose gradients dz are made at a time, or as many as there are nodes
@@ -31,10 +31,10 @@ def is_native(x: Tensor, pairs: Tensor, weight: Tensor) -> bool:
 def pair_linear(x: Tensor, pairs: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """out_p = W (x_i ∘ x_j) + b for each pair p = (i, j);  [N, C], [P, 2], [D, C], [D] -> [P, D]"""
     pairs = pairs.detach().contiguous()
-    return _PairLinear.apply(x, pairs, weight, bias)  # pyright: ignore[reportReturnType]
+    return _PairLinear.apply(x, pairs, weight, bias)
 
 
-class _PairLinear(torch.autograd.Function):
+class _PairLinear(Function):
     @staticmethod
     def forward(x, pairs, weight, bias):
         x, out = x.contiguous(), empty((len(pairs), len(weight)), x.dtype)

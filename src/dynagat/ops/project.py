@@ -1,6 +1,7 @@
 """x Wᵀ + b with torch's own matrix product, into memory that is kept from step to step.
 
-With relations, each has its own W, and only the rows that edges use are multiplied.
+If x is mostly zero, its zeros are skipped. With relations, each has its own W, and only the rows
+that edges use are multiplied.
 """
 
 from __future__ import annotations
@@ -11,41 +12,39 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from dynagat.graph import select_rows
 from dynagat.native import kernels
+from dynagat.ops import sparse
+from dynagat.ops.eager import SUMMED, Function, is_eager
 from dynagat.ops.fused import LARGE, STORAGE, empty
 from dynagat.used_rows import UsedRows
 
-SUMMED = (torch.float32, torch.float64)  # what the native sum of rows can add
-
 
 def project(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:  # [*, in] -> [*, out]
-    """F.linear, but large results on the CPU use memory from the pool."""
+    """F.linear, but without the zeros of x if it has many, and large results on the CPU use memory
+    from the pool."""
+    entries = sparse.find(x) if x.dtype == weight.dtype else None
+    if entries is not None:
+        return sparse.project(entries, weight, bias)
+    x = x if x.layout == torch.strided else x.to_dense()
     return _Project.apply(x, weight, bias) if _is_pooled(x, weight) else F.linear(x, weight, bias)
 
 
 def take_rows(x: Tensor, rows: UsedRows) -> Tensor:  # [*, N, in] -> [*, U, in]
     """The row of its node for each used row."""
     if not _is_plain(x):
-        return x.index_select(-2, rows.node)
-    return _TakeRows.apply(x, rows)  # pyright: ignore[reportReturnType]
+        return select_rows(x, -2, rows.node)
+    return _TakeRows.apply(x, rows)
 
 
 def project_rows(x: Tensor, weight: Tensor, bias: Tensor | None, rows: UsedRows) -> Tensor:
     """[*, U, in] -> [*, U, out]: rows of relation r times weight[r]ᵀ, [R, out, in], + bias[r]"""
     if _is_plain(x) and x.dtype == weight.dtype and bias is None:
-        return _ProjectRows.apply(x, weight, rows.offset)  # pyright: ignore[reportReturnType]
+        return _ProjectRows.apply(x, weight, rows.offset)
     parts = x.split([end - start for start, end in pairwise(rows.offset)], -2)
     biases = [None] * len(parts) if bias is None else bias.view(len(parts), -1)
     linear = zip(parts, weight, biases, strict=True)
     return torch.cat([F.linear(part, w, b) for part, w, b in linear], -2)
-
-
-def is_eager(x: Tensor) -> bool:
-    """Whether x is an ordinary tensor on the CPU in a program that is not being compiled."""
-    if kernels is None or torch.compiler.is_compiling() or x.device.type != "cpu":
-        return False
-    is_ordinary = type(x) in (Tensor, torch.nn.Parameter)
-    return is_ordinary and not torch.is_autocast_enabled("cpu")
 
 
 def _is_plain(x: Tensor) -> bool:
@@ -59,7 +58,7 @@ def _is_pooled(x: Tensor, weight: Tensor) -> bool:
     return x.dtype in STORAGE and x.dtype == weight.dtype and num_bytes >= LARGE
 
 
-class _Project(torch.autograd.Function):
+class _Project(Function):
     @staticmethod
     def forward(x, weight, bias):
         rows = x.reshape(-1, x.shape[-1])
@@ -76,7 +75,7 @@ class _Project(torch.autograd.Function):
         ctx.save_for_backward(*inputs[:2])
 
     @staticmethod
-    def backward(ctx, *grads):
+    def backward(ctx, *grads):  # pyright: ignore[reportIncompatibleMethodOverride]
         x, weight = ctx.saved_tensors
         rows = x.reshape(-1, x.shape[-1])
         dout = grads[0].reshape(-1, weight.shape[0])
@@ -96,7 +95,7 @@ def _product(x: Tensor, y: Tensor) -> Tensor:
     return torch.mm(x, y, out=empty((x.shape[0], y.shape[1]), x.dtype))
 
 
-class _TakeRows(torch.autograd.Function):
+class _TakeRows(Function):
     """Backward adds up the rows of each node, in the order of the relations."""
 
     @staticmethod
@@ -110,7 +109,7 @@ class _TakeRows(torch.autograd.Function):
 
     @staticmethod
     @torch.autograd.function.once_differentiable
-    def backward(ctx, *grads):
+    def backward(ctx, *grads):  # pyright: ignore[reportIncompatibleMethodOverride]
         dout, rows = grads[0].contiguous(), ctx.rows
         dx = empty((ctx.num_nodes, dout.shape[1]), dout.dtype)
         kernels.sum_rows(
@@ -121,7 +120,7 @@ class _TakeRows(torch.autograd.Function):
         return dx, None
 
 
-class _ProjectRows(torch.autograd.Function):
+class _ProjectRows(Function):
     @staticmethod
     def forward(x, weight, offset):
         out = empty((x.shape[0], weight.shape[1]), x.dtype)
@@ -136,7 +135,7 @@ class _ProjectRows(torch.autograd.Function):
 
     @staticmethod
     @torch.autograd.function.once_differentiable
-    def backward(ctx, *grads):
+    def backward(ctx, *grads):  # pyright: ignore[reportIncompatibleMethodOverride]
         (dout,), (x, weight) = grads, ctx.saved_tensors
         needs_x, needs_weight, _ = ctx.needs_input_grad
         dx = empty(x.shape, x.dtype) if needs_x else None

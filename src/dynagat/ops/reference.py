@@ -101,6 +101,51 @@ def pair_linear(
     return F.linear(x[i] * x[j], weight, bias)
 
 
+ACTIVATIONS = {"none": lambda z: z, "relu": F.relu, "elu": F.elu}
+NORMS = ("none", "layer", "batch")
+
+
+def tail(
+    x: Tensor,  # [*, C]
+    *,
+    residual: Tensor | None = None,  # [*, C]
+    gain: float = 1.0,
+    inner: str = "none",
+    norm: str = "none",
+    weight: Tensor | None = None,  # [C]
+    bias: Tensor | None = None,  # [C]
+    mean: Tensor | None = None,  # [C]: of batch norm in evaluation, with `variance`
+    variance: Tensor | None = None,
+    eps: float = 1e-5,
+    outer: str = "none",
+    dropout: float = 0.0,
+    seed: Tensor | None = None,
+) -> tuple[Tensor, Tensor, Tensor]:  # out [*, C]; mean and variance of the rows, or the columns
+    """out = mask ∘ outer(weight ∘ n + bias),  n = (h - mean) / √(variance + ε),
+    h = residual + g inner(x)
+
+    With norm="layer", the mean and the variance are those of each row [*]; with "batch", those of
+    each column [C]; with "none", n = h. The mask is that of `keep_mask`, scaled by 1 / (1 - p).
+    """
+    h = gain * ACTIVATIONS[inner](x.to(torch.promote_types(x.dtype, torch.float32)))
+    h = h if residual is None else residual + h
+    axes = {"none": None, "layer": (-1,), "batch": tuple(range(x.dim() - 1))}[norm]
+    given, kept = mean is not None, norm == "layer"
+    if axes is not None and not given:
+        variance, mean = torch.var_mean(h, axes, correction=0, keepdim=kept)
+    y = h if mean is None or variance is None else (h - mean) / (variance + eps).sqrt()
+    y = y if weight is None else y * weight
+    y = ACTIVATIONS[outer](y if bias is None else y + bias)
+    if dropout > 0:
+        if seed is None:
+            raise ValueError(f"seed is missing, but dropout is {dropout}")
+        keep = keep_mask(seed, 1, 1, x.numel(), dropout).view(x.shape).to(y.dtype)
+        y = y * (keep / (1 - dropout) if dropout < 1 else keep)
+    statistics = [h.new_empty(0) if t is None or given else t.detach() for t in (mean, variance)]
+    mean, variance = (t.squeeze(-1) if kept else t for t in statistics)
+    return y.to(x.dtype), mean, variance
+
+
 def check_pairs(x: Tensor, pairs: Tensor) -> None:
     """Raise an error unless pairs is [P, 2] and holds rows of x."""
     if pairs.dtype not in (torch.int32, torch.int64):
@@ -118,11 +163,23 @@ def check_pairs(x: Tensor, pairs: Tensor) -> None:
 def keep_mask(seed: Tensor, batch: int, num_edges: int, heads: int, dropout: float) -> Tensor:
     """Boolean [batch, num_edges, heads]: the kernels' hash of (seed, edge, head)."""
     count = torch.arange(batch * num_edges * heads, device=seed.device)
+    return is_kept(seed, count, dropout).view(batch, num_edges, heads)
+
+
+def is_kept(seed: Tensor, count: Tensor, dropout: float) -> Tensor:
+    """Whether the weight with this number, (batch · num_edges + edge) · H + head, is kept."""
     low, high = count & 0xFFFFFFFF, count >> 32
     first = _mix((seed & 0xFFFFFFFF) ^ 0x9E3779B9)
     second = _mix(((seed >> 32) & 0xFFFFFFFF) ^ first)
     drawn = _mix((_mix(low ^ first) + (high ^ second)) & 0xFFFFFFFF)
-    return (drawn >= int(dropout * 2**32)).view(batch, num_edges, heads)
+    return drawn >= int(dropout * 2**32)
+
+
+def drop(x: Tensor, seed: Tensor, p: float) -> Tensor:
+    """x · keep / (1 - p), where keep is 0 with probability p: the kernels' hash of (seed, place)"""
+    keep = is_kept(seed, torch.arange(x.numel(), device=seed.device), p).view(x.shape)
+    # A product, as in torch's dropout: an entry that is NaN stays NaN also if it is dropped.
+    return (x * (keep * (1 / (1 - p) if p < 1 else 0.0))).to(x.dtype)
 
 
 def _mix(x: Tensor) -> Tensor:

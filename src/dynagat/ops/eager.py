@@ -1,0 +1,31 @@
+"""What native code for eager programs on the CPU shares: when it may run, and how it is called."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from dynagat.native import kernels
+
+SUMMED = (torch.float32, torch.float64)  # the dtypes that the kernels beside attention can add
+PLAIN = (Tensor, torch.nn.Parameter)
+
+
+def is_eager(x: Tensor) -> bool:
+    """Whether x is an ordinary tensor on the CPU in a program that is not being compiled."""
+    if kernels is None or type(x) not in PLAIN or not x.is_cpu:
+        return False
+    return not torch.compiler.is_compiling() and not torch.is_autocast_enabled("cpu")
+
+
+class Function(torch.autograd.Function):
+    """Abstract. A Function whose `apply` does not inspect the signature of `forward` in each call,
+    which takes longer than a small op; outside of torch.func, torch has no other use for it."""
+
+    @classmethod
+    def apply(cls, *arguments: Any) -> Any:
+        if torch._C._are_functorch_transforms_active():
+            return super().apply(*arguments)
+        return super(torch.autograd.Function, cls).apply(*arguments)  # pyright: ignore

@@ -1,0 +1,70 @@
+"""Which implementation computes on a device; what is refused, in one sentence."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+import torch
+
+from dynagat import GATv2Conv, Graph
+from dynagat.ops import devices, fused
+from tests.problems import make_problem
+
+CPU, GPU, OTHER = torch.device("cpu"), torch.device("cuda:1"), torch.device("mps")
+BEST = [(CPU, "fused"), (GPU, "triton"), (torch.device("xpu:0"), "triton"), (OTHER, "streamed")]
+
+
+@pytest.mark.native
+@pytest.mark.parametrize(("device", "name"), BEST)
+def test_each_device_has_its_implementation(device, name, monkeypatch):
+    monkeypatch.setattr(devices, "HAS_TRITON", True)
+    assert devices.choose(device) == name
+    monkeypatch.setattr(devices, "HAS_TRITON", False)
+    assert devices.choose(device) == ("streamed" if name == "triton" else name)
+
+
+IMPOSSIBLE = [
+    ("fused", GPU, "computes on the CPU only, but the tensors are on cuda:1"),
+    ("triton", CPU, "computes on cuda and xpu devices only, but the tensors are on cpu"),
+    ("triton", OTHER, "computes on cuda and xpu devices only, but the tensors are on mps"),
+]
+
+
+@pytest.mark.parametrize(("name", "device", "message"), IMPOSSIBLE)
+def test_an_impossible_choice_is_an_error(name, device, message, monkeypatch):
+    monkeypatch.setattr(devices, "forced", name)
+    monkeypatch.setattr(devices, "HAS_TRITON", True)
+    monkeypatch.setattr(devices, "IS_INTERPRETED", False)
+    with pytest.raises(RuntimeError, match=f"DYNAGAT_BACKEND={name} {message}"):
+        devices.choose(device)
+
+
+def test_triton_that_is_not_installed_is_an_error(monkeypatch):
+    monkeypatch.setattr(devices, "forced", "triton")
+    monkeypatch.setattr(devices, "HAS_TRITON", False)
+    with pytest.raises(RuntimeError, match="needs the package triton, which is not installed"):
+        devices.choose(GPU)
+
+
+@pytest.mark.parametrize("name", ["reference", "streamed"])
+def test_the_variable_forces_an_implementation(name):
+    script = "import torch; from dynagat.ops import devices; "
+    script += "print(*(devices.choose(torch.device(each)) for each in ('cpu', 'cuda')))"
+    environment = {**os.environ, "DYNAGAT_BACKEND": name}
+    command = [sys.executable, "-c", script]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    assert done.stdout.split() == [name, name]
+
+
+def test_tensors_on_two_devices_are_an_error():
+    problem = make_problem("gatv2", 2, 8)
+    problem.tables[2] = problem.tables[2].to("meta")
+    with pytest.raises(ValueError, match="all tensors must be on one device, but they are on cpu"):
+        problem.run(fused)
+
+
+def test_a_graph_on_another_device_than_the_features_is_an_error():
+    graph = Graph.from_edges(torch.tensor([0, 1]), torch.tensor([1, 0]), 2)
+    with pytest.raises(ValueError, match="edge_index must be on meta like x, but is on cpu"):
+        GATv2Conv(3, 2, add_self_loops=False).to("meta")(torch.ones(2, 3, device="meta"), graph)
