@@ -77,7 +77,7 @@ def test_an_error_is_tuned_and_reported_as_lower_is_better(tmp_path):
     assert chosen["valid"] == min(values)
     store = tmp_path / "records.sqlite"
     text = dynagat("run", name, "--store", store)
-    assert "Above the paper's number" in text
+    assert "Above the published number" in text
     with Store(store) as kept:
         errors = {each.mechanism: [] for each in kept.records()}
         for each in kept.records():

@@ -12,14 +12,21 @@ import typer
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
 from rich.table import Table
 
+from dynagat import files
 from dynagat.cli.console import err, explain_errors, note, out
+from dynagat.cli.programs import import_great_file, import_original_files, import_python_files
 from dynagat.cli.tables import TableOptions, table_options
 from dynagat.data.arrays import FolderError, remove_folder
 from dynagat.data.assumptions import assumptions
 from dynagat.data.catalog import CATALOG, Entry, find_entry, get, load
+from dynagat.data.programs.layout import read_info
+from dynagat.data.programs.summary import describe_programs, find_programs, stored_programs
 from dynagat.data.store import GraphData, check_name, open_graph, store_folder, stored_names
 
 data_app = typer.Typer(no_args_is_help=True, help="List, get, import and describe graphs.")
+data_app.command("import-python")(import_python_files)
+data_app.command("import-great")(import_great_file)
+data_app.command("import-programs")(import_original_files)
 
 Name = Annotated[str, typer.Argument(help="A stored graph, or one of the catalogue.")]
 Replace = Annotated[bool, typer.Option("--replace", help="Replace a stored graph of this name.")]
@@ -32,6 +39,7 @@ def list_graphs(
     """List the catalogue and other stored graphs: sizes, and where they are or how to get them."""
     with explain_errors():
         rows = [_row(name) for name in dict.fromkeys([*CATALOG, *stored_names()])]
+        rows += [_programs_row(name) for name in stored_programs()]
     if as_json:
         for row in rows:
             print(json.dumps(row))
@@ -59,6 +67,18 @@ def _row(name: str) -> dict:
     except FolderError as error:
         return {**_sizes(None, None), "name": name, "what": what, "where": str(error)}
     sizes = _sizes(sum(nodes.count for nodes in data.nodes.values()), data.num_edges)
+    return {**sizes, "name": name, "what": what, "where": "stored"}
+
+
+def _programs_row(name: str) -> dict:
+    """Of program graphs, with the sums over all graphs."""
+    try:
+        info = read_info(store_folder() / name)
+    except FolderError as error:
+        return {**_sizes(None, None), "name": name, "what": "programs", "where": str(error)}
+    parts = info.parts.values()
+    sizes = _sizes(sum(each.nodes for each in parts), sum(each.edges for each in parts))
+    what = f"{sum(each.graphs for each in parts):,} program graphs ({info.language})"
     return {**sizes, "name": name, "what": what, "where": "stored"}
 
 
@@ -151,13 +171,19 @@ def describe_graph(
     name: Annotated[str, typer.Argument(help="A stored graph, one of the catalogue, or a folder.")],
     as_json: Annotated[bool, typer.Option("--json", help="Print the numbers as JSON.")] = False,
 ) -> None:
-    """Check a graph's checksums; print its nodes, edges, degrees, components, labels, homophily."""
+    """Check a graph's checksums; print its nodes, edges, degrees, components, labels, homophily.
+
+    Of program graphs: numbers of graphs, mean nodes, edges and diameter of each part.
+    """
     from dynagat.data.statistics import describe
 
     with explain_errors():
+        programs = find_programs(name)
         is_known = name in CATALOG and name not in stored_names() and not Path(name).is_dir()
-        data = load(name) if is_known else open_graph(name, verify=True)
-        description = describe(data)
+        if programs is not None:
+            description = describe_programs(programs)
+        else:
+            description = describe(load(name) if is_known else open_graph(name, verify=True))
     print(json.dumps(description.to_dict()) if as_json else description)
 
 
@@ -165,10 +191,13 @@ def describe_graph(
 def remove_graph(name: Annotated[str, typer.Argument(help="A stored graph.")]) -> None:
     """Remove a graph from the store; downloaded files stay."""
     with explain_errors():
-        if name not in stored_names():
-            known = ", ".join(stored_names()) or "none"
+        if name in stored_programs():
+            files.remove_folder(store_folder() / name)
+        elif name in stored_names():
+            remove_folder(store_folder() / name)
+        else:
+            known = ", ".join([*stored_names(), *stored_programs()]) or "none"
             raise ValueError(f"there is no stored graph {name!r}; {store_folder()} has {known}")
-        remove_folder(store_folder() / name)
     out.print(f"removed {name}", markup=False, highlight=False)
 
 

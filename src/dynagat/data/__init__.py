@@ -11,16 +11,27 @@ if TYPE_CHECKING:
     from dynagat.data.link_split import split_links
     from dynagat.data.link_table import read_links
     from dynagat.data.molecule_table import read_molecules
+    from dynagat.data.programs.great import import_great
+    from dynagat.data.programs.python_files import import_python
     from dynagat.data.pyg import from_pyg
     from dynagat.data.statistics import describe
     from dynagat.data.store import GraphData, open_graph
     from dynagat.data.tables import Columns, TableError, read_tables, write_tables
 
 __all__ = ["Columns", "GraphData", "TableError", "describe", "from_pyg", "load", "open_graph"]
-__all__ += ["read_links", "read_molecules", "read_tables", "split_links", "write_tables"]
+__all__ += [
+    "import_great",
+    "import_python",
+    "read_links",
+    "read_molecules",
+    "read_tables",
+    "split_links",
+    "write_tables",
+]
 
 _HOMES = {"GraphData": "store", "describe": "statistics", "from_pyg": "pyg", "load": "catalog"}
 _HOMES |= {"open_graph": "store", "read_molecules": "molecule_table"}
+_HOMES |= {"import_great": "programs.great", "import_python": "programs.python_files"}
 _HOMES |= {"read_links": "link_table", "split_links": "link_split"}
 
 

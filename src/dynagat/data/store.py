@@ -7,6 +7,7 @@ are mapped from their files and read on access.
 
 from __future__ import annotations
 
+import hashlib
 import operator
 import os
 import re
@@ -28,7 +29,15 @@ if TYPE_CHECKING:
     from torch_geometric.data import Data, HeteroData
 
 __all__ = ["EDGE", "KIND", "NODE", "SPLITS", "EdgeType", "Edges", "GraphData", "Nodes"]
-__all__ += ["cache_folder", "check_name", "described", "find_folder", "flat", "open_graph"]
+__all__ += [
+    "cache_folder",
+    "check_name",
+    "copy_folder",
+    "described",
+    "find_folder",
+    "flat",
+    "open_graph",
+]
 __all__ += ["raw_folders", "store_folder", "stored_names", "tensor"]
 
 KIND = "graph"
@@ -210,12 +219,19 @@ def open_graph(name: Path | str, *, verify: bool | None = None) -> GraphData:
 
 def find_folder(name: Path | str) -> Path:
     """The folder of a graph, given by its path or by its name in the store."""
-    places = [Path(name), store_folder() / name]
+    places = [Path(name), copy_folder(name)]
     for path in [each for each in places if (each / folders.LIST).is_file()] + places[::-1]:
         if path.is_dir():
             return path
     known = ", ".join(stored_names()) or "none"
     raise FolderError(f"there is no stored graph {str(name)!r}; {store_folder()} has {known}")
+
+
+def copy_folder(name: Path | str) -> Path:
+    """Where a host of a cluster keeps a graph: in its store, or the copy of a folder elsewhere."""
+    if not Path(name).is_absolute():
+        return store_folder() / name
+    return cache_folder() / "copies" / hashlib.sha256(str(name).encode()).hexdigest()[:16]
 
 
 def stored_names() -> list[str]:

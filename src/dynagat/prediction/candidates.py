@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import final
+from typing import Any, final
 
 import torch
 from torch import Tensor, nn
@@ -29,6 +29,32 @@ class CandidateProblem:
     self_loops: bool = True
 
 
+@dataclass(frozen=True, eq=False)
+class CandidateBatch:
+    """B graphs as one, without edges between them."""
+
+    x: Any  # what the network's embedding takes
+    graph: Graph
+    slot: Tensor  # [B]: nodes of the graph
+    candidates: Tensor  # [B, K]: nodes of the graph; -1 where one has fewer than K
+    y: Tensor  # [B]: position of the right candidate
+
+    def __len__(self) -> int:
+        return len(self.slot)
+
+    @property
+    def inputs(self) -> tuple[Any, Graph, Tensor, Tensor]:
+        """(x, graph, slot and node of each candidate), the arguments of the network."""
+        exists = self.candidates >= 0
+        slot = self.slot[:, None].expand_as(self.candidates)
+        return self.x, self.graph, slot[exists], self.candidates[exists]
+
+    def run(self, network: nn.Module) -> Tensor:
+        """[B, K]: scores of the candidates, -inf where a graph has fewer."""
+        exists, scores = self.candidates >= 0, network(*self.inputs)
+        return scores.new_full(exists.shape, -torch.inf).masked_scatter(exists, scores)
+
+
 @dataclass(frozen=True)
 class CandidateTask(PackedTask):
     """See `PackedTask`."""
@@ -47,16 +73,16 @@ class CandidatePrediction(PackedPrediction):
     def metric(self) -> Metric:
         return ACCURACY
 
-    def inputs(self, pack: Pack) -> tuple[Tensor, Graph, Tensor, Tensor]:
-        candidates = self.problem.candidates[pack.graphs]
-        exists = candidates >= 0
-        shift = pack.starts[:-1] - self.problem.collection.node_offset[pack.graphs]
-        slot = (self.problem.slot[pack.graphs] + shift)[:, None].expand_as(candidates)
-        candidate = candidates + shift[:, None]
-        return self.problem.x[pack.nodes], pack.graph, slot[exists], candidate[exists]
+    def inputs(self, pack: Pack) -> tuple[Any, Graph, Tensor, Tensor]:
+        return self._batch(pack).inputs
 
     def run(self, network: nn.Module, pack: Pack) -> Tensor:
-        """[B, K]: scores of the candidates, -inf where a graph has fewer."""
-        exists = self.problem.candidates[pack.graphs] >= 0
-        scores = network(*self.inputs(pack))
-        return scores.new_full(exists.shape, -torch.inf).masked_scatter(exists, scores)
+        return self._batch(pack).run(network)
+
+    def _batch(self, pack: Pack) -> CandidateBatch:
+        problem, graphs = self.problem, pack.graphs
+        shift = pack.starts[:-1] - problem.collection.node_offset[graphs]
+        candidates = problem.candidates[graphs]
+        here = torch.where(candidates < 0, candidates, candidates + shift[:, None])
+        slot, y = problem.slot[graphs] + shift, problem.y[graphs]
+        return CandidateBatch(problem.x[pack.nodes], pack.graph, slot, here, y)

@@ -22,7 +22,7 @@ def split_by_column(column: Coded, target: Target) -> Split:
             raise column.error(text, "must hold train, valid or test")
     parts = np.array([WORDS[text.lower()] for text in texts], np.int8)
     part = column.expand(parts, -1) if len(parts) else np.full(len(column.codes), -1, np.int8)
-    split = _parts(np.where(target.labelled, part, -1))
+    split = parts_of(np.where(target.labelled, part, -1))
     if not len(split["train"]):
         raise TableError(
             f"{column.file.path}: column {column.name!r} must hold train for at least one row "
@@ -40,10 +40,10 @@ def split_at_random(target: Target, shares: Sequence[float], seed: int) -> Split
     labelled = np.flatnonzero(target.labelled)
     group = target.y[labelled] if target.kind == "classification" else np.zeros_like(labelled)
     part = np.full(len(target.y), -1, np.int8)
-    part[labelled] = _stratified(group, shares, np.random.default_rng(seed))
+    part[labelled] = stratified(group, shares, np.random.default_rng(seed))
     if target.kind == "multilabel":
         _train_every_label_(part, target.y)
-    split = _parts(part)
+    split = parts_of(part)
     for name in SPLITS:
         if not len(split[name]):
             raise TableError(
@@ -58,11 +58,12 @@ def check_shares(shares: Sequence[float]) -> None:
         raise ValueError(f"shares must be three positive numbers that sum to 1, but are {shares}")
 
 
-def _stratified(
+def stratified(
     group: np.ndarray, shares: Sequence[float], generator: np.random.Generator
 ) -> np.ndarray:
-    """The part of each row. The rows of a group are shuffled and placed at even steps along [0, 1].
+    """The part of each row, 0 to 2, given its group.
 
+    The rows of a group are shuffled and placed at even steps along [0, 1].
     The start of the steps is random, too, so that small groups do not all lack the same part.
     """
     shuffled = generator.permutation(len(group))
@@ -84,5 +85,6 @@ def _train_every_label_(part: np.ndarray, y: np.ndarray) -> None:
             part[has[0]] = 0
 
 
-def _parts(part: np.ndarray) -> Split:
+def parts_of(part: np.ndarray) -> Split:
+    """The rows of each part; those of part -1 are in none."""
     return {name: np.flatnonzero(part == n).astype(np.int64) for n, name in enumerate(SPLITS)}

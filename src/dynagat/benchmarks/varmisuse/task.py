@@ -1,0 +1,93 @@
+"""Training and scoring on programs: which candidate belongs into the slot."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Literal, final
+
+import torch
+import torch.nn.functional as F
+from torch import Generator, Tensor, nn
+
+from dynagat.benchmarks.varmisuse.baselines import baselines
+from dynagat.benchmarks.varmisuse.stream import ProgramProblem
+from dynagat.data.programs.labels import decode
+from dynagat.data.programs.records import RELATIONS
+from dynagat.data.programs.stored import SEEN, UNSEEN
+from dynagat.experiment import departure
+from dynagat.metrics import ACCURACY, Metric
+from dynagat.prediction.candidates import CandidateBatch
+from dynagat.prediction.packed import PackedTask
+from dynagat.prediction.prediction import MicroscopeInput, Prediction
+from dynagat.training import Outcome, Schedule
+
+MICROSCOPE_NODES = 10_000  # of the graphs that the microscope runs on
+TESTS = {
+    SEEN: replace(ACCURACY, name="seen_accuracy", title="accuracy on seen projects"),
+    UNSEEN: replace(ACCURACY, name="unseen_accuracy", title="accuracy on unseen projects"),
+}
+
+
+def strict_accuracy(scores: Tensor, target: Tensor) -> float:
+    """Fraction of rows in which the right candidate has a higher score than every other."""
+    right = scores.gather(1, target[:, None])
+    others = scores.scatter(1, target[:, None], -torch.inf)
+    return float((right > others).all(1).double().mean())
+
+
+@dataclass(frozen=True)
+class ProgramTask(PackedTask):
+    """See `PackedTask`. `ties` says what a right candidate counts that shares the highest score."""
+
+    max_nodes: int = 49_999
+    # The right candidate is the first, so that argmax finds it among equals.
+    ties: Literal["wrong", "right"] = departure("wrong", published="right", number="D40")
+
+    def prepare(self, problem: ProgramProblem, schedule: Schedule) -> ProgramPrediction:
+        return ProgramPrediction(problem, self)
+
+
+@final
+class ProgramPrediction(Prediction):
+    """The network takes (labels, graph, slot and node of each candidate), and scores each."""
+
+    def __init__(self, problem: ProgramProblem, settings: ProgramTask) -> None:
+        self.problem, self.settings = problem, settings
+
+    @property
+    def metric(self) -> Metric:
+        is_strict = self.settings.ties == "wrong"
+        return replace(ACCURACY, function=strict_accuracy) if is_strict else ACCURACY
+
+    def batches(self, generator: Generator) -> Iterator[CandidateBatch]:
+        seed = int(torch.randint(2**62, (), generator=generator))
+        return self.problem.batches("train", self.settings.max_nodes, seed)
+
+    def loss(self, network: nn.Module, batch: CandidateBatch) -> tuple[Tensor, float]:
+        scores = batch.run(network)
+        return F.cross_entropy(scores, batch.y), self.metric.function(scores.detach(), batch.y)
+
+    @torch.no_grad()
+    def evaluate(self, network: nn.Module, part: str) -> tuple[float, float]:
+        network.eval()
+        batches = self.problem.batches(part, self.settings.max_nodes)
+        pairs = [(batch.run(network), batch.y) for batch in batches]
+        scores, y = (torch.cat(each) for each in zip(*pairs, strict=True))
+        return self.metric.function(scores, y), float(F.cross_entropy(scores, y))
+
+    def metrics(self, network: nn.Module, outcome: Outcome) -> dict[str, float]:
+        """On validation and test programs; the training part is large, and not measured again."""
+        named = {"valid": self.metric.on("valid"), **TESTS}
+        return {metric.name: self.score(network, part) for part, metric in named.items()}
+
+    def exhibits(self, network: nn.Module) -> dict[str, dict[str, dict[str, float]]]:
+        """What guesses without a network reach, by part of the tests."""
+        return {"baselines": {part: baselines(self.problem.evidence(part)) for part in TESTS}}
+
+    def microscope_input(self) -> MicroscopeInput:
+        """Some programs of other projects."""
+        batch = next(self.problem.batches(UNSEEN, MICROSCOPE_NODES, seed=0))
+        labels = [decode(codes) for codes in batch.x.codes.numpy()]
+        names = [labels[label] for label in batch.x.label.tolist()]
+        return MicroscopeInput(batch.inputs, {"relations": RELATIONS}, names=names)
