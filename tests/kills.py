@@ -25,13 +25,14 @@ import torch
 
 from dynagat.experiment import Checkpoints, Job, Store, run_lacking
 from dynagat.experiment.checkpoint import VARIABLE
-from dynagat.experiment.execution import WorkerError
+from dynagat.experiment.runner import WorkerError
 from dynagat.prediction.nodes import NodePrediction, NodeTask
 from dynagat.training import Schedule
 from tests.toys import nodes
 
 MARK = "DYNAGAT_TEST"  # in the environment of all processes of a sweep
-TIMES = ("seconds", "round_seconds", "peak_memory_bytes", "versions", "commit", "created")
+TIMES = ("seconds", "round_seconds", "peak_memory_bytes", "versions", "commit", "created",
+         "attempts")  # fmt: skip
 
 
 class SlowPrediction(NodePrediction):

@@ -30,7 +30,7 @@ from dynagat.experiment import (
     revive,
     run,
 )
-from dynagat.experiment.execution import Crew, WorkerError
+from dynagat.experiment.runner import Crew, WorkerError
 from tests.kills import Sweep, jobs_of
 
 ROOT = Path(__file__).parent.parent
@@ -89,7 +89,7 @@ def test_a_record_is_restored_from_its_line(mechanism) -> None:
     record = run(lookup(), mechanism, 0)
     again = Record.from_json(record.to_json())
     written = set(json.loads(record.to_json()))
-    assert {each.name for each in fields(Record)} - written == {"weights"}
+    assert {each.name for each in fields(Record)} - written == {"weights", "attempts"}
     assert vars(again) == vars(replace(record, weights=None))
 
 

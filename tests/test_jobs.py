@@ -301,3 +301,17 @@ def test_a_store_that_cant_be_read_stops_before_the_first_run(log, store):
     with pytest.raises(StoreError, match="closed"):
         list(run_lacking(jobs_with(log, 0), store))
     assert not log.exists()
+
+
+def test_what_was_tuned_on_a_data_set_replaces_what_was_tuned_in_general():
+    both = replace(TUNED, tuned_on={"large": {"gat": {"width": 9}}})
+    assert widths(both, "gat", "dataset=large") == [9]
+    assert both.tuned_for("gat", "small") == TUNED.tuned["gat"]
+    assert both.tuned_for("gatv2", "large") == {}
+
+
+def test_improved_is_refused_where_there_are_no_improvements_and_beside_as_published():
+    with pytest.raises(ValueError, match="toy has no improvements of ours; leave out --improved"):
+        jobs_of(TOY, Request(improved=True))
+    with pytest.raises(ValueError, match="--as-published and --improved exclude each other"):
+        jobs_of(TOY, Request(improved=True, as_published=True))

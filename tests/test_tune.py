@@ -34,6 +34,7 @@ from dynagat.experiment import (
     validate,
 )
 from dynagat.experiment.interruption import uninterrupted
+from dynagat.experiment.rescoring import rescore
 from dynagat.experiment.settings import as_text, parse_choices
 from dynagat.experiment.storage import opened
 from dynagat.experiment.store import StoreError
@@ -528,6 +529,63 @@ def test_the_grids_of_the_benchmarks_can_be_searched():
         assert points
 
 
+# Finalists on fresh seeds. `valid` of a network below is 0.01 lower for an even fresh seed if its
+# width is 3, which the trials choose, and 0.1 higher if it is 2.
+
+
+@dataclass(frozen=True)
+class LuckyNetwork(ToyNetwork):
+    def build(self, data, mechanism):
+        network = super().build(data, mechanism)
+        if data[1] >= 100:
+            network.valid += {3: -0.01 * (data[1] % 2 == 0), 2: 0.1}.get(self.width, 0.0)
+        return network
+
+
+LUCKY = replace(TOY, network=LuckyNetwork(), search={"width": (1, 2, 3, 4)})
+
+
+def rescored(folder, finalists=3, seeds=(100, 101), workers=1, watch=lambda *_: None):
+    path = folder / "tune.sqlite"
+    with opened(path) as kept:
+        every = tunings(folder / "log", toy=LUCKY, sampler="grid")
+        studies = [Study(each, kept) for each in every]
+        results = tune(studies, 4, path)
+        return rescore(studies, results, finalists, seeds, path, workers, watch)
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_the_finalist_with_the_best_mean_over_fresh_seeds_is_chosen(tmp_path, workers):
+    for each in rescored(tmp_path, workers=workers):
+        assert each.finals[0].trial.settings == {"network.width": 3}
+        assert len(each.finals) == 3
+        assert each.best.settings == {"network.width": 2}
+        [chosen] = [final for final in each.finals if final.trial == each.best]
+        assert chosen.value == pytest.approx(0.8 + 0.1 - 0.005, abs=0.06)
+        assert chosen.value == sum(chosen.values) / 2
+        assert summary_of(each, LUCKY)["settings"] == {"network.width": 2}
+    assert "the test data were used" not in runs(tmp_path)
+
+
+def test_with_one_finalist_the_best_trial_is_chosen(tmp_path):
+    for each in rescored(tmp_path, finalists=1):
+        assert each.finals == ()
+        assert each.best.settings == {"network.width": 3}
+
+
+def test_an_interrupted_rescoring_repeats_no_finished_run(tmp_path):
+    def stop(mechanism, number, seed, here):
+        if mechanism == "gatv2":
+            raise Stop
+
+    with pytest.raises(Stop):
+        rescored(tmp_path, watch=stop)
+    rescored(tmp_path)
+    fresh = {line: n for line, n in runs(tmp_path).items() if line.split()[-1] in ("100", "101")}
+    assert len(fresh) == 2 * 3 * 2
+    assert sum(fresh.values()) == 2 * 3 * 2 + 1  # the one that was stopped
+
+
 # The command line
 
 
@@ -549,13 +607,15 @@ LOOKUP += ["--search", "lr=0.01,0.001", "--search", "dim=8,12", "--search", "hea
 def test_tune_prints_commands_that_run(tmp_path):
     done = dynagat(*LOOKUP, "--sampler", "grid", "--out", "trials.jsonl", cwd=tmp_path)
     lines = done.stdout.splitlines()
-    assert [lines[0].split(":")[0], lines[3].split(":")[0]] == ["gat", "gatv2"]
-    assert "the best of 4 trials" in lines[1]
+    assert [lines[0].split(":")[0], lines[4].split(":")[0]] == ["gat", "gatv2"]
+    assert "the mean of fresh seeds 1000; the best of 2 finalists" in lines[1]
+    assert "one of 4 trials" in lines[2]
     skipped = "2 of 8 points of the grid are skipped, such as: heads must divide dim=12, but is 8"
     assert skipped in done.stderr
     assert "8 of 8 trials" in done.stderr
     trials = [json.loads(line) for line in (tmp_path / "trials.jsonl").read_text().splitlines()]
     assert Counter(trial["mechanism"] for trial in trials) == {"gat": 4, "gatv2": 4}
+    assert sum("fresh" in trial for trial in trials) == 4
     again = dynagat(*LOOKUP, "--sampler", "grid", "--json", cwd=tmp_path)
     assert "8 of 8 trials are finished already" in again.stderr
     for line in again.stdout.splitlines():
@@ -613,6 +673,14 @@ GRID = ["--sampler", "grid", "--seeds", "0", "--set", "max_rounds=1", "--mechani
         (["dictionary-lookup", *LR, "--mechanism", "gat3"], "has no mechanism 'gat3'"),
         (["dictionary-lookup", *LR, "--trials", "0"], "trials must be at least 1, but is 0"),
         (["dictionary-lookup", *LR, "--workers", "0"], "workers must be at least 1, but is 0"),
+        (
+            ["dictionary-lookup", *LR, "--finalists", "0"],
+            "finalists must be at least 1, but is 0",
+        ),
+        (
+            ["dictionary-lookup", *LR, "--fresh-seeds", "1-2"],
+            "fresh seeds must differ from those of the trials, but hold 1",
+        ),
         (["dictionary-lookup", *LR, "--seeds", "x"], "seeds must be numbers and ranges"),
         (["dictionary-lookup", "--search", "lr"], "choices must be written name=value,value"),
         (["dictionary-lookup", "--search", "rate=1,2"], "there is no setting 'rate'; there are"),
@@ -633,7 +701,8 @@ GRID = ["--sampler", "grid", "--seeds", "0", "--set", "max_rounds=1", "--mechani
         (["dictionary-lookup", *LR, "--storage", "other"], "other is a database of another"),
         (["own-graph"], "the data of own-graph are missing: name a graph: --set graph=NAME"),
         (
-            ["dictionary-lookup", "--search", "k=3", "--set", "valid_share=0.01", *GRID],
+            ["dictionary-lookup", "--search", "k=3", "--set", "valid_share=0.01",
+             "--set", "valid_pairs=shared", *GRID],
             "gatv2 with data.k=3: k=3 has too few graphs: none are left for",
         ),
     ],

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 import typer
 from rich.console import Console
 
-from dynagat.experiment.execution import WorkerError
+from dynagat.experiment.runner import WorkerError
 from dynagat.experiment.store import StoreError
 
 out, err = Console(), Console(stderr=True)

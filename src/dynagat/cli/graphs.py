@@ -14,6 +14,7 @@ import typer
 from dynagat.cli.console import explain_errors, note, words
 from dynagat.cli.running import run_shown
 from dynagat.cli.tables import SHARES, TableOptions, table_options
+from dynagat.cli.workers import CpusPerRun, GpusPerRun, RayAddress, Workers, chosen_runner
 from dynagat.experiment.settings import parse_numbers
 
 LINK = "link"  # value of --task
@@ -55,7 +56,10 @@ def compare(
         list[str] | None,
         typer.Option("--set", help="FIELD=VALUE, instead of what the graph's size suggests."),
     ] = None,
-    workers: Annotated[int, typer.Option(help="Number of processes, which share the cores.")] = 1,
+    workers: Workers = 1,
+    ray: RayAddress = None,
+    cpus_per_run: CpusPerRun = None,
+    gpus_per_run: GpusPerRun = None,
     folder: Annotated[
         Path, typer.Option("--out", help="Folder of the page, the model and the records.")
     ] = Path("comparison"),
@@ -71,6 +75,7 @@ def compare(
     from dynagat.data.assumptions import assumptions
 
     with explain_errors(), _not_left_empty(folder):
+        runner = chosen_runner(workers, ray, cpus_per_run, gpus_per_run)
         numbers = parse_numbers(",".join(seeds), "seeds") if seeds else None
         names = words(mechanism) or None
         texts = [*(settings or ()), *as_settings(metric, class_weights)]
@@ -90,7 +95,7 @@ def compare(
             mechanisms=names,
             seeds=numbers,
             settings=texts,
-            workers=workers,
+            workers=runner,
             folder=folder,
             run=run_shown,
             tell=note,

@@ -8,12 +8,12 @@ import sys
 import typer
 
 from dynagat.cli.console import err, note
-from dynagat.experiment import Job, Store, run_lacking
+from dynagat.experiment import Job, Runner, Store, run_lacking
 from dynagat.experiment.jobs import lacking
 from dynagat.experiment.progress import Progress
 
 
-def run_shown(jobs: list[Job], store: Store, workers: int) -> None:
+def run_shown(jobs: list[Job], store: Store, workers: int | Runner) -> None:
     todo = lacking(jobs, store)
     if len(todo) < len(jobs):
         note(f"{len(jobs) - len(todo)} of {len(jobs)} runs are already in {store.path}")
@@ -21,7 +21,8 @@ def run_shown(jobs: list[Job], store: Store, workers: int) -> None:
         return
     with Progress(err, todo) as progress:
         try:
-            for record in run_lacking(todo, store, workers, progress.watch, progress.tell):
+            events = progress.watch, progress.tell, progress.say
+            for record in run_lacking(todo, store, workers, *events):
                 progress.finish(record)
         except KeyboardInterrupt:
             progress.stop()

@@ -7,24 +7,27 @@ import shlex
 import sys
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from dynagat.benchmarks import find
 from dynagat.cli.console import explain_errors, note, words
-from dynagat.experiment import Request
+from dynagat.cli.workers import CpusPerRun, GpusPerRun, RayAddress, Workers, chosen_runner
+from dynagat.experiment import Request, Runner
 from dynagat.experiment import tune as run_trials
 from dynagat.experiment.record import plain
+from dynagat.experiment.rescoring import check_finalists, rescore
 from dynagat.experiment.settings import parse_numbers
 from dynagat.experiment.storage import opened
-from dynagat.experiment.study import Study
+from dynagat.experiment.study import Study, Trial
 from dynagat.experiment.trials import Tuned
 from dynagat.experiment.tuning import Sampler, Tuning, tunings_of
 from dynagat.experiment.tuning_summary import TuningProgress, summary_of, summary_text
 from dynagat.files import write_text
 
 TRIALS, SMOKE_TRIALS = 60, 4
+FRESH_SEEDS = "1000-1009"
 
 
 def tune(
@@ -40,7 +43,16 @@ def tune(
     prune: Annotated[
         bool, typer.Option(help="Give up trials that are worse than the median.")
     ] = True,
-    workers: Annotated[int, typer.Option(help="Number of processes, which share the cores.")] = 1,
+    finalists: Annotated[
+        int, typer.Option(help="Best trials that are scored again to choose one; 1: the best.")
+    ] = 5,
+    fresh_seeds: Annotated[
+        str | None, typer.Option(help="Of the finalists; default: 1000-1009.")
+    ] = None,
+    workers: Workers = 1,
+    ray: RayAddress = None,
+    cpus_per_run: CpusPerRun = None,
+    gpus_per_run: GpusPerRun = None,
     storage: Annotated[Path, typer.Option(help="The SQLite file of trials.")] = Path("tune.sqlite"),
     settings: Annotated[
         list[str] | None, typer.Option("--set", help="FIELD=VALUE, for every trial.")
@@ -59,27 +71,35 @@ def tune(
 ) -> None:
     """Choose settings for each mechanism on validation data. The same command resumes."""
     with explain_errors():
+        runner = chosen_runner(workers, ray, cpus_per_run, gpus_per_run)
         chosen = find(benchmark)
         numbers = parse_numbers(seeds or ("0" if smoke else "0-1"), "seeds")
+        fresh = parse_numbers(fresh_seeds or ("1000" if smoke else FRESH_SEEDS), "fresh seeds")
         budget = _budget(trials, sampler, smoke)
         request = Request(
             tuple(settings or ()), words(mechanism), seeds=tuple(numbers), smoke=smoke
         )
         tunings = tunings_of(chosen, request, search or [], sampler, prune)
+        final = (2 if smoke else finalists), tuple(fresh)
+        check_finalists(*final, tunings)
         tunings = _use_grid_if_covered(tunings, budget)
         with opened(storage) as kept:
             studies = [Study(each, kept) for each in tunings]
             _check_data(studies[0])
-            results = _tune_shown(studies, budget, storage, workers)
-            every = [trial for study in studies for trial in study.trials()]
+            results = _tune_shown(studies, budget, storage, runner, final)
+            every = [_line(study, trial) for study in studies for trial in study.trials()]
         if out_file is not None:
-            lines = [
-                json.dumps(plain({"benchmark": chosen.name, **asdict(trial)})) for trial in every
-            ]
+            lines = [json.dumps(plain({"benchmark": chosen.name, **each})) for each in every]
             write_text(out_file, "".join(f"{line}\n" for line in lines))
         for each in results:
             summary = summary_of(each, chosen)
             print(json.dumps(plain(summary)) if as_json else summary_text(summary, each.tuning))
+
+
+def _line(study: Study, trial: Trial) -> dict[str, Any]:
+    """What --out writes of a trial."""
+    fresh = study.fresh(trial.number)
+    return asdict(trial) | ({"fresh": fresh} if fresh else {})
 
 
 def _budget(trials: int | None, sampler: str, smoke: bool) -> int:
@@ -105,7 +125,14 @@ def _check_data(study: Study) -> None:
         raise ValueError(f"the data of {study.tuning.benchmark.name} are missing: {missing}")
 
 
-def _tune_shown(studies: list[Study], budget: int, storage: Path, workers: int) -> list[Tuned]:
+def _tune_shown(
+    studies: list[Study],
+    budget: int,
+    storage: Path,
+    workers: int | Runner,
+    final: tuple[int, tuple[int, ...]],
+) -> list[Tuned]:
+    """Trials, then finalists on fresh seeds: `final` holds their number and the seeds."""
     points, refusals = studies[0].points, studies[0].refusals
     if refusals:
         total = len(points) + len(refusals)
@@ -115,8 +142,12 @@ def _tune_shown(studies: list[Study], budget: int, storage: Path, workers: int) 
         note(f"{lost} unfinished trials in {storage}, left by a stopped process, are repeated")
     progress = TuningProgress(studies, budget, note)
     try:
-        events = progress.watch, progress.on_trial, progress.tell
-        return run_trials(studies, budget, storage, workers, *events)
+        events = progress.watch, progress.on_trial, progress.tell, note
+        results = run_trials(studies, budget, storage, workers, *events)
+        if final[0] > 1:
+            note(f"the best {final[0]} trials of each mechanism are scored on fresh seeds")
+        watching = progress.watch, progress.tell, note
+        return rescore(studies, results, *final, storage, workers, *watching)
     except KeyboardInterrupt:
         note(f"stopped; finished trials are in {storage}. The same command continues:")
         note(f"  {shlex.join(['dynagat', *sys.argv[1:]])}")

@@ -26,13 +26,13 @@ from dynagat.comparison.results import (
     score_table,
 )
 from dynagat.data.store import GraphData
-from dynagat.experiment import Job, Record, Store, run_lacking
+from dynagat.experiment import Job, Record, Runner, Store, run_lacking
 from dynagat.experiment.record import plain
 from dynagat.experiment.store import StoreError
 from dynagat.metrics import Metric
 from dynagat.prediction.links import LinkPrediction
 
-Run = Callable[[list[Job], Store, int], None]  # runs the jobs that the store lacks
+Run = Callable[[list[Job], Store, int | Runner], None]  # runs the jobs that the store lacks
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,7 +95,7 @@ def compare(
     settings: Sequence[str] = (),
     metric: str | None = None,
     class_weights: str | None = None,
-    workers: int = 1,
+    workers: int | Runner = 1,
     folder: Path | str | None = None,
     run: Run | None = None,
     tell: Callable[[str], None] = lambda _: None,
@@ -113,7 +113,7 @@ def compare(
             nodes or molecules are of one class, else accuracy; R² for regression; average
             precision for links.
         class_weights: "balanced" weighs the loss so that every class counts alike.
-        workers: processes to train in.
+        workers: number of processes, or where to train instead, such as a `Cluster`.
         folder: where the graph, the records and the best model are saved; runs that it has are not
             repeated, and runs on another graph or with other settings are an error. Default:
             nowhere.
@@ -151,7 +151,7 @@ def _baselines(prediction: Any, plan: Plan) -> list[Baseline]:
     return baselines(prediction, plan.seeds)
 
 
-def _run_silently(jobs: list[Job], store: Store, workers: int) -> None:
+def _run_silently(jobs: list[Job], store: Store, workers: int | Runner) -> None:
     for _ in run_lacking(jobs, store, workers):
         pass
 

@@ -10,10 +10,19 @@ from dynagat.experiment.benchmark import (
     validate,
 )
 from dynagat.experiment.checkpoint import Checkpoints
+from dynagat.experiment.cluster import Cluster
 from dynagat.experiment.execution import Job, execute
 from dynagat.experiment.jobs import Request, jobs_of, run_lacking
 from dynagat.experiment.record import Record, key_of
-from dynagat.experiment.settings import as_published, departure, departures, grid
+from dynagat.experiment.runner import Runner
+from dynagat.experiment.settings import (
+    as_published,
+    departure,
+    departures,
+    grid,
+    improved,
+    improvement,
+)
 from dynagat.experiment.store import Store
 from dynagat.experiment.study import Study
 from dynagat.experiment.trials import Tuned, tune
@@ -22,10 +31,12 @@ from dynagat.experiment.tuning import Tuning
 __all__ = [
     "Benchmark",
     "Checkpoints",
+    "Cluster",
     "Job",
     "Published",
     "Record",
     "Request",
+    "Runner",
     "Settings",
     "Store",
     "Study",
@@ -37,6 +48,8 @@ __all__ = [
     "execute",
     "fidelity",
     "grid",
+    "improved",
+    "improvement",
     "jobs_of",
     "key_of",
     "revive",

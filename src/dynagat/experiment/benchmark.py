@@ -132,11 +132,14 @@ class Benchmark:
     metric: Metric  # the one that tables show
     smoke: tuple[str, ...]  # settings for a quick trial run
     published: tuple[Published, ...] = ()
+    claim: str = ""  # of the paper, in a sentence; empty where the paper has none
     revision: int = 1
     sweep: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)  # run all unless one is set
     search: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)  # the grid of `tune`
     tuned: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # chosen by `tune`
     by_dataset: Mapping[str, Settings] = field(default_factory=dict)  # "": for any other
+    # Chosen by `tune` for a data set, in place of `tuned`: by data set, then by mechanism.
+    tuned_on: Mapping[str, Mapping[str, Mapping[str, Any]]] = field(default_factory=dict)
     microscope: Literal["whole", "glance", "none"] = "whole"  # how runs are analysed
     caveats: Mapping[str, str] = field(default_factory=dict)  # of settings: {"k=3": "too easy"}
     published_heads: Mapping[str, Heads] = field(default_factory=dict)  # of the released code
@@ -152,9 +155,13 @@ class Benchmark:
         if dataset is not None and self.by_dataset:
             start = self.by_dataset.get(dataset) or self.by_dataset[""]
             start = settings.with_values(start, {"data.dataset": dataset})
-        tuned = self.tuned.get(mechanism, {})
+        tuned = self.tuned_for(mechanism, dataset)
         by_path = {settings.resolve(start, name): value for name, value in tuned.items()}
         return settings.with_values(start, by_path)
+
+    def tuned_for(self, mechanism: str, dataset: str | None = None) -> Mapping[str, Any]:
+        """What tuning chose for a mechanism, on a data set if it was tuned on that one."""
+        return self.tuned_on.get(dataset or "", self.tuned).get(mechanism, {})
 
     def with_settings(self, new: Settings) -> Benchmark:
         return replace(self, **{name: getattr(new, name) for name in PARTS})
@@ -285,10 +292,11 @@ def _saved(network: nn.Module) -> bytes:
 
 
 def fidelity(benchmark: Benchmark) -> str:
-    """ "corrected" or "as-published", by the values of all departures; "changed" if neither."""
+    """ "corrected", "improved" or "as-published", by all departures; "changed" if none of them."""
     values = settings.values_of(benchmark.settings)
     marks = list(settings.departures(benchmark.settings))
-    for name, side in (("corrected", "corrected"), ("as-published", "published")):
+    for name in settings.FIDELITIES:
+        side = name.removeprefix("as-")
         if all(values[mark.path] == settings.as_dict(getattr(mark, side)) for mark in marks):
             return name
     return "changed"

@@ -2,9 +2,9 @@
 
 The settings of a run are the benchmark's, replaced in this order by
 1. those for the data set (`by_dataset`), 2. what tuning chose for the mechanism (`tuned`),
-3. the released code's, as published, 4. the short ones of a smoke run, 5. the benchmark's sweep,
-6. what the request sets. The heads are the request's; else those tuned for the mechanism; else,
-as published, the released code's; else those that the benchmark compares.
+3. the released code's, as published, or our improvements, 4. the short ones of a smoke run,
+5. the benchmark's sweep, 6. what the request sets. The heads are the request's; else those tuned
+for the mechanism; else, as published, the released code's; else those that the benchmark compares.
 """
 
 from __future__ import annotations
@@ -12,11 +12,19 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from dynagat.experiment.benchmark import Benchmark
+from dynagat.experiment.benchmark import Benchmark, Settings
 from dynagat.experiment.checkpoint import Checkpoints
 from dynagat.experiment.execution import Job, Tell, Watch, execute
 from dynagat.experiment.record import Record
-from dynagat.experiment.settings import as_published, as_text, grid, parse_settings, resolve
+from dynagat.experiment.runner import Runner, Say
+from dynagat.experiment.settings import (
+    as_published,
+    as_text,
+    grid,
+    improved,
+    parse_settings,
+    resolve,
+)
 from dynagat.experiment.store import Store
 
 HEADS = "network.heads"
@@ -33,6 +41,7 @@ class Request:
     seeds: tuple[int, ...] = ()
     as_published: bool = False
     smoke: bool = False  # one short run of each
+    improved: bool = False  # with our improvements
 
     @property
     def dataset(self) -> str | None:
@@ -61,10 +70,20 @@ def variants(benchmark: Benchmark, mechanism: str, request: Request) -> list[Ben
     start = benchmark.base(mechanism, request.dataset)
     if request.as_published:
         start = as_published(start)
+    if request.improved:
+        start = _improved(benchmark, start, request)
     if request.smoke:
         (start,) = grid(start, list(benchmark.smoke))
     sweep = [] if request.smoke else _sweep(benchmark, request)
     return [benchmark.with_settings(each) for each in grid(start, [*sweep, *request.settings])]
+
+
+def _improved(benchmark: Benchmark, start: Settings, request: Request) -> Settings:
+    if request.as_published:
+        raise ValueError("--as-published and --improved exclude each other; give one of them")
+    if improved(start) == start:
+        raise ValueError(f"{benchmark.name} has no improvements of ours; leave out --improved")
+    return improved(start)
 
 
 def _sweep(benchmark: Benchmark, request: Request) -> list[str]:
@@ -81,9 +100,9 @@ def _heads(variant: Benchmark, mechanism: str, request: Request) -> tuple[int, .
     if request.heads:
         return request.heads
     is_set = any(_sets(text, HEADS) for text in request.settings)
-    if is_set or "heads" in variant.tuned.get(mechanism, {}):
-        return (variant.network.heads,)
     dataset = request.dataset or str(getattr(variant.data, "dataset", ""))
+    if is_set or "heads" in variant.tuned_for(mechanism, dataset):
+        return (variant.network.heads,)
     published = variant.published_heads.get(dataset, {}) if request.as_published else {}
     return published.get(mechanism, variant.mechanisms[mechanism])
 
@@ -102,18 +121,22 @@ def lacking(jobs: list[Job], store: Store) -> list[Job]:
 def run_lacking(
     jobs: list[Job],
     store: Store,
-    workers: int = 1,
+    workers: int | Runner = 1,
     watch: Watch = lambda job, round: None,
     tell: Tell = lambda job, text, seconds: None,
+    say: Say = lambda text: None,
 ) -> Iterator[Record]:
     """Run the jobs whose records the store does not have; each record is stored, then yielded.
 
     Long runs keep checkpoints in a folder next to the store until they are stored. `watch` is
-    called with each round, `tell` with a sentence about a run that continues from a checkpoint.
+    called with each round, `tell` with a sentence about a run that continues from a checkpoint,
+    `say` with sentences about the workers.
     """
-    checkpoints = Checkpoints.beside(store.path)
+    path = store.path.resolve()  # workers on other hosts have another working folder
+    checkpoints = Checkpoints.beside(path)
     checkpoints.remove(store.keys())  # of processes that were killed after they stored a record
-    for record in execute(lacking(jobs, store), workers, watch, checkpoints, tell):
+    todo = lacking(jobs, store)
+    for record in execute(todo, workers, watch, checkpoints, tell, say, path):
         store.add(record)
         checkpoints.remove([record.key])
         yield record

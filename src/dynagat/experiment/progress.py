@@ -60,6 +60,10 @@ class Progress:
         self.start_times[job.key] = time.perf_counter() - seconds
         self._print(f"{self._title(job)}: {text}")
 
+    def say(self, text: str) -> None:
+        """A sentence about the workers."""
+        self._print(text)
+
     def finish(self, record: Record) -> None:
         self.latest.pop(record.key, None)
         self.finished.append(record)

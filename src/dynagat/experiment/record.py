@@ -21,7 +21,7 @@ class Record:
     mechanism: str
     heads: int
     seed: int
-    fidelity: str  # "corrected", "as-published" or "changed"
+    fidelity: str  # as the version that made it called its settings; reports derive it from them
     settings: Mapping[str, Any]
     metrics: Mapping[str, float]
     history: list[Mapping[str, float]]
@@ -34,6 +34,7 @@ class Record:
     created: str
     exhibits: Mapping[str, Any] = field(default_factory=dict)  # what figures are drawn from
     round_seconds: list[list[float]] = field(default_factory=list)  # training, evaluation
+    attempts: int = 1  # more if the run lost its worker and was started again
     weights: bytes | None = field(default=None, repr=False)  # of torch.save; not in the JSON
 
     def setting(self, name: str) -> Any:
@@ -41,8 +42,9 @@ class Record:
         return next(v for path, v in flat(self.settings).items() if path.split(".")[-1] == name)
 
     def to_json(self) -> str:
-        """One line with everything except the weights."""
-        values = {name: value for name, value in vars(self).items() if name != "weights"}
+        """One line with everything except the weights, and the attempts only if there were more."""
+        once = {"attempts"} if self.attempts == 1 else set()
+        values = {n: value for n, value in vars(self).items() if n not in {"weights", *once}}
         return json.dumps(plain(values), allow_nan=False, separators=(",", ":"))
 
     @classmethod
@@ -55,7 +57,7 @@ class Record:
         if not isinstance(values, dict):
             raise ValueError(f"a record must be a JSON object, but is a {type(values).__name__}")
         names = {each.name for each in fields(cls)} - {"weights"}
-        missing = names - set(values) - {"exhibits", "round_seconds"}
+        missing = names - set(values) - {"exhibits", "round_seconds", "attempts"}
         if missing or set(values) - names:
             odd = f"lacks {sorted(missing)}" if missing else f"has {sorted(set(values) - names)}"
             raise ValueError(f"a record must have the fields of this version, but it {odd}")

@@ -1,10 +1,13 @@
 """Settings: frozen dataclasses whose fields are set by name, `--set lr=0.01`.
 
-A field made by `departure` has two values: ours, and that of the paper's released code. It carries
-the number of the entry in docs/reproduction.md that explains the difference.
+A field made by `departure` has two values: ours, and that of the paper's released code. A field
+made by `improvement` has the paper's value, and one of ours that works better. Both carry the
+number of the entry in docs/reproduction.md that explains the difference. A fidelity is a choice
+among these values, so the fidelity of a record follows from its settings.
 
 Records store settings by name, and their keys depend on them. So that old records stay valid,
-- a field with the metadata "added_later" is stored only if it differs from its default;
+- a field with the metadata "added_later" is stored only if it differs from its default, or from
+  the metadata "absent", the value of records without it, where that is not the default;
 - a field with the metadata "stored_as" is stored under that name, its old one;
 - a class lists the fields it no longer has, with the value they had, as `RETIRED`.
 """
@@ -15,7 +18,7 @@ import itertools
 import math
 import types
 import typing
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import Field, dataclass, field, fields, is_dataclass, replace
 from typing import Any, TypeVar
 
@@ -25,20 +28,41 @@ MAX_RANGE = 10_000  # numbers that a range such as 0-9 may stand for
 
 @dataclass(frozen=True)
 class Departure:
-    """A field whose value in the corrected fidelity is not that of the released code."""
+    """A field whose value is not the same in all fidelities."""
 
     path: str
     number: str
     corrected: Any
     published: Any
+    improved: Any
 
 
-def departure(corrected: Any, *, published: Any, number: str, stored_as: str | None = None) -> Any:
-    """A dataclass field with the corrected value as its default."""
+def departure(
+    corrected: Any,
+    *,
+    published: Any,
+    number: str,
+    stored_as: str | None = None,
+    absent: Any = None,
+) -> Any:
+    """A dataclass field with the corrected value as its default.
+
+    Args:
+        corrected: its value in the corrected fidelity.
+        published: its value in the released code.
+        number: of the entry in docs/reproduction.md.
+        stored_as: its name in records, if that is an old one.
+        absent: its value in records without it, for a field that was added later.
+    """
     metadata = {"published": published, "number": number}
-    return field(
-        default=corrected, metadata=metadata | ({"stored_as": stored_as} if stored_as else {})
-    )
+    metadata |= {"stored_as": stored_as} if stored_as else {}
+    metadata |= {} if absent is None else {"added_later": True, "absent": absent}
+    return field(default=corrected, metadata=metadata)
+
+
+def improvement(corrected: Any, *, improved: Any, number: str) -> Any:
+    """A dataclass field with the paper's value as its default, and a better one of ours."""
+    return field(default=corrected, metadata={"improved": improved, "number": number})
 
 
 def departures(value: Any, prefix: str = "") -> Iterator[Departure]:
@@ -48,13 +72,27 @@ def departures(value: Any, prefix: str = "") -> Iterator[Departure]:
         if is_dataclass(getattr(value, each.name)):
             yield from departures(getattr(value, each.name), f"{path}.")
         elif "number" in each.metadata:
-            mark = each.metadata
-            yield Departure(path, mark["number"], each.default, mark["published"])
+            mark, own = each.metadata, each.default
+            others = mark.get("published", own), mark.get("improved", own)
+            yield Departure(path, mark["number"], own, *others)
 
 
 def as_published(value: T) -> T:
     """A copy in which every departure has the value of the released code."""
     return with_values(value, {mark.path: mark.published for mark in departures(value)})
+
+
+def improved(value: T) -> T:
+    """A copy in which every improvement has our value."""
+    marks = [mark for mark in departures(value) if mark.improved != mark.corrected]
+    return with_values(value, {mark.path: mark.improved for mark in marks})
+
+
+FIDELITIES: dict[str, Callable[[Any], Any]] = {
+    "corrected": lambda value: value,
+    "improved": improved,
+    "as-published": as_published,
+}
 
 
 def as_dict(value: Any) -> Any:
@@ -74,7 +112,7 @@ def as_stored(value: Any, *, whole: bool = False) -> Any:
     stored = {
         _stored_name(each): as_stored(inner, whole=whole)
         for each, inner in named
-        if whole or "added_later" not in each.metadata or inner != each.default
+        if whole or "added_later" not in each.metadata or inner != _absent(each)
     }
     return stored | dict(getattr(value, "RETIRED", {}))
 
@@ -83,7 +121,7 @@ def restored(value: T, stored: Mapping[str, Any]) -> T:
     """The settings that `as_stored` wrote, given settings of the same classes."""
     every: tuple[Field[Any], ...] = fields(value)  # pyright: ignore[reportArgumentType]
     known = {name: each for each in every for name in (each.name, _stored_name(each))}
-    news = {each.name: each.default for each in every if "added_later" in each.metadata}
+    news = {each.name: _absent(each) for each in every if "added_later" in each.metadata}
     retired = getattr(value, "RETIRED", {})
     for name, new in stored.items():
         if name in retired and new == retired[name]:
@@ -102,6 +140,11 @@ def restored(value: T, stored: Mapping[str, Any]) -> T:
         else:
             news[own] = tuple(new) if isinstance(new, list) else new
     return replace(value, **news)  # pyright: ignore[reportArgumentType]
+
+
+def _absent(each: Field[Any]) -> Any:
+    """The value of a field that was added later, in records without it."""
+    return each.metadata.get("absent", each.default)
 
 
 def _stored_name(each: Field[Any]) -> str:

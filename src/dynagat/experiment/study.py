@@ -47,6 +47,19 @@ class Trial:
 
 
 @dataclass(frozen=True)
+class Final:
+    """A trial that was scored again, on seeds that no trial used."""
+
+    trial: Trial
+    seeds: tuple[int, ...]
+    values: tuple[float, ...]  # validation score of each seed
+
+    @property
+    def value(self) -> float:
+        return sum(self.values) / len(self.values)
+
+
+@dataclass(frozen=True)
 class Attempt:
     """Result of the runs of a trial."""
 
@@ -209,6 +222,16 @@ class Study:
             return False
         self._storage.set_trial_intermediate_value(self._id(number), step, score)
         return self._pruner.prune(self._study, self._storage.get_trial(self._id(number)))
+
+    @uninterrupted()
+    def fresh(self, number: int) -> dict[int, float]:
+        """Validation scores of a trial's settings by fresh seed; see experiment.rescoring."""
+        kept = self._study.user_attrs.get(f"fresh {number}", {})
+        return {int(seed): value for seed, value in kept.items()}
+
+    @uninterrupted()
+    def keep_fresh(self, number: int, seed: int, value: float) -> None:
+        self._study.set_user_attr(f"fresh {number}", {**self.fresh(number), seed: value})
 
     def _note(self, number: int, **notes: Any) -> None:
         for name, value in notes.items():

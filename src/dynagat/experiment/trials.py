@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
-from concurrent.futures import Future
+from collections.abc import Callable, Iterator
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,11 +17,13 @@ import torch
 
 from dynagat.experiment.benchmark import Benchmark, validate
 from dynagat.experiment.checkpoint import Checkpoint, Checkpoints
-from dynagat.experiment.execution import Crew, send
+from dynagat.experiment.execution import graph_of
+from dynagat.experiment.runner import Contact, Runner, Say, Work, runner_of
 from dynagat.experiment.storage import connect
-from dynagat.experiment.study import MAX_REPORTS, Attempt, Study, Trial
+from dynagat.experiment.study import MAX_REPORTS, Attempt, Final, Study, Trial
 from dynagat.experiment.tuning import Point, Tuning
-from dynagat.training import Round
+from dynagat.metrics import Metric
+from dynagat.training import Outcome, Round
 
 Watch = Callable[[str, int, int, Round], None]  # mechanism, trial, seed
 Tell = Callable[[str, int, int, str], None]  # the same, and a sentence about the checkpoint
@@ -34,16 +36,27 @@ class Tuned:
 
     tuning: Tuning
     trials: tuple[Trial, ...]  # those within the budget
+    finals: tuple[Final, ...] = ()  # the best of them on fresh seeds, the best trial first
 
     @property
     def best(self) -> Trial:
-        """The complete trial with the best value; of equal ones the earliest."""
-        complete = [trial for trial in self.trials if trial.value is not None]
+        """The final with the best value, of equal ones the first; without finals the best trial."""
+        if not self.finals:
+            return self.ranked[0]
+        return max(self.finals, key=lambda final: self._sign * final.value).trial
+
+    @property
+    def ranked(self) -> list[Trial]:
+        """The complete trials of different points, the best first; of equal ones the earliest."""
+        complete = [t for t in self.trials if t.value is not None and t.same_as is None]
         if not complete:
             name, number = self.tuning.mechanism, len(self.trials)
             raise ValueError(f"the {number} trials of {name} were all given up; allow more trials")
-        sign = 1 if self.tuning.metric.higher_is_better else -1
-        return max(complete, key=lambda trial: (sign * (trial.value or 0.0), -trial.number))
+        return sorted(complete, key=lambda t: (-self._sign * (t.value or 0.0), t.number))
+
+    @property
+    def _sign(self) -> int:
+        return 1 if self.tuning.metric.higher_is_better else -1
 
     @property
     def benchmark(self) -> Benchmark:
@@ -55,23 +68,44 @@ def tune(
     studies: list[Study],
     budget: int,
     storage: Path,
-    workers: int = 1,
+    workers: int | Runner = 1,
     watch: Watch = lambda mechanism, number, seed, round_: None,
     on_trial: OnTrial = lambda trial: None,
     tell: Tell = lambda mechanism, number, seed, text: None,
+    say: Say = lambda text: None,
 ) -> list[Tuned]:
     """Run trials until each study has its budget; `on_trial` is called with every ended trial.
 
-    Long runs of trials keep checkpoints in a folder next to the storage until the trial has ended.
-    `watch` is called with each round, `tell` when a run continues from a checkpoint.
+    `workers` is a number of processes, or where to run instead, such as a `Cluster`. Long runs of
+    trials keep checkpoints in a folder next to the storage until the trial has ended. `watch` is
+    called with each round, `tell` when a run continues from a checkpoint, `say` with sentences
+    about the workers.
     """
-    for name, number in (("trials", budget), ("workers", workers)):
-        if number < 1:
-            raise ValueError(f"{name} must be at least 1, but is {number}")
-    if workers == 1:
-        _in_this_process(studies, budget, storage, watch, on_trial, tell)
-    else:
-        _in_processes(studies, budget, storage, workers, watch, on_trial, tell)
+    if budget < 1:
+        raise ValueError(f"trials must be at least 1, but is {budget}")
+    runner, path = runner_of(workers), storage.resolve()
+    checkpoints = Checkpoints.beside(path)
+    running: dict[Work, tuple[Study, Trial]] = {}
+
+    def trials() -> Iterator[Work]:
+        while chosen := _next(studies, budget, on_trial):
+            study, trial = chosen
+            tuning, point = study.tuning, trial.settings
+            name = f"{tuning.benchmark.name} {tuning.mechanism} trial {trial.number}"
+            arguments = (tuning, path, trial.number, point, checkpoints)
+            work = Work(_attempt, arguments, name, graph_of(tuning.at(point)))
+            running[work] = chosen
+            yield work
+
+    def receive(work: Work, message: Any) -> bool | None:
+        if isinstance(message, Report):
+            return running[work][0].report(message.trial, message.step, message.score)
+        (watch if isinstance(message[-1], Round) else tell)(*message)
+
+    with closing(runner.run(trials(), receive, say, path)) as results:  # also after Ctrl-C
+        for done in results:
+            for ended in _end(*running.pop(done.work), done.result, checkpoints):
+                on_trial(ended)
     return [Tuned(study.tuning, _counted(study, budget)) for study in studies]
 
 
@@ -99,17 +133,6 @@ def _is_begun(trial: Trial) -> bool:
     return trial.counts or trial.state == "running"
 
 
-def _in_this_process(
-    studies: list[Study], budget: int, storage: Path, watch: Watch, on_trial: OnTrial, tell: Tell
-) -> None:
-    checkpoints = Checkpoints.beside(storage)
-    while chosen := _next(studies, budget, on_trial):
-        study, trial = chosen
-        result = attempt(study, trial.number, trial.settings, watch, checkpoints, tell)
-        for ended in _end(study, trial, result, checkpoints):
-            on_trial(ended)
-
-
 def _end(study: Study, trial: Trial, result: Attempt, checkpoints: Checkpoints) -> list[Trial]:
     ended, tuning = study.tell(trial.number, result), study.tuning
     benchmark = tuning.at(trial.settings)
@@ -117,55 +140,57 @@ def _end(study: Study, trial: Trial, result: Attempt, checkpoints: Checkpoints) 
     return ended
 
 
-def _in_processes(
-    studies: list[Study],
-    budget: int,
+_studies: dict[tuple[Path, str], Study] = {}  # in a worker process: the studies it has opened
+
+
+@dataclass(frozen=True)
+class Report:
+    """A validation score of a trial; the answer is whether to give it up."""
+
+    trial: int
+    step: int
+    score: float
+
+
+Judge = Callable[[int, int, float], bool]  # trial, step, score; see Study.report
+
+
+def _attempt(
+    contact: Contact,
+    tuning: Tuning,
     storage: Path,
-    workers: int,
-    watch: Watch,
-    on_trial: OnTrial,
-    tell: Tell,
-) -> None:
-    checkpoints = Checkpoints.beside(storage)
-    running: dict[Future[Attempt], tuple[Study, Trial]] = {}
-    with Crew(workers) as crew:
-        while True:
-            while len(running) < workers and (chosen := _next(studies, budget, on_trial)):
-                study, trial = chosen
-                work = (study.tuning, storage, trial.number, trial.settings, checkpoints)
-                running[crew.submit(_attempt_in_worker, *work)] = chosen
-            if not running:
-                return
-            finished = crew.finished(0.1)
-            while message := crew.receive(0):
-                (watch if isinstance(message[-1], Round) else tell)(*message)
-            for future in sorted(finished, key=lambda each: each.exception() is not None):
-                study, trial = running.pop(future)
-                for ended in _end(study, trial, crew.result(future), checkpoints):
-                    on_trial(ended)
-
-
-_studies: dict[tuple[Path, str], Study] = {}  # in a worker: the studies it has opened
-
-
-def _attempt_in_worker(
-    tuning: Tuning, storage: Path, number: int, point: Point, checkpoints: Checkpoints
+    number: int,
+    point: Point,
+    checkpoints: Checkpoints,
 ) -> Attempt:
-    place = (storage, tuning.key)
-    if place not in _studies:
+    """Where workers can't ask the process that keeps the trials, they open its file."""
+    ask, place = contact.ask, (storage, tuning.key)
+    if ask is None and place not in _studies:
         _studies[place] = Study(tuning, connect(storage))
 
-    def report(*message: Any) -> None:
-        send(message)
+    def judge(trial: int, step: int, score: float) -> bool:
+        return (
+            ask(Report(trial, step, score)) if ask else _studies[place].report(trial, step, score)
+        )
 
-    return attempt(_studies[place], number, point, report, checkpoints, report)
+    def report(*message: Any) -> None:
+        contact.send(message)
+
+    kept = checkpoints if contact.shares_files else None
+    return attempt(tuning, number, point, judge, report, kept, report)
 
 
 def attempt(
-    study: Study, number: int, point: Point, watch: Watch, checkpoints: Checkpoints, tell: Tell
+    tuning: Tuning,
+    number: int,
+    point: Point,
+    judge: Judge,
+    watch: Watch,
+    checkpoints: Checkpoints | None,
+    tell: Tell,
 ) -> Attempt:
     """Run the seeds of a trial, one after the other, until the pruner ends it."""
-    tuning, benchmark = study.tuning, study.tuning.at(point)
+    benchmark = tuning.at(point)
     torch.optim.Adam([torch.zeros(1)])  # see experiment.run
     started, values, rounds = time.perf_counter(), [], [0]
     kept: list[Checkpoint] = []
@@ -175,7 +200,7 @@ def attempt(
         return Attempt(tuple(values), rounds[0], seconds, pruned)
 
     for seed in tuning.seeds:
-        pruning = _Pruning(study, number, values)
+        pruning = _Pruning(tuning, judge, number, values)
 
         def on_round(here: Round, seed: int = seed, pruning: _Pruning = pruning) -> None:
             rounds[0] += 1
@@ -185,21 +210,28 @@ def attempt(
         def on_checkpoint(text: str, seconds: float, seed: int = seed) -> None:
             tell(tuning.mechanism, number, seed, text)
 
-        kept.append(checkpoints.of(benchmark.key(tuning.mechanism, seed), on_checkpoint))
+        key = benchmark.key(tuning.mechanism, seed)
+        kept += [checkpoints.of(key, on_checkpoint)] if checkpoints else []
         try:
-            outcome = validate(benchmark, tuning.mechanism, seed, on_round, kept[-1])
+            checkpoint = kept[-1] if kept else None
+            outcome = validate(benchmark, tuning.mechanism, seed, on_round, checkpoint)
         except _Pruned:
             return attempted(pruned=True)
         except ValueError as error:
             chosen = ", ".join(f"{path}={value}" for path, value in point.items())
             raise ValueError(f"{tuning.mechanism} with {chosen}: {error}") from None
-        worst = tuning.metric.worst
-        values.append(worst if outcome.ended == "diverged" else pruning.best)
-        if values[-1] == worst:  # so is the mean
+        values.append(value_of(outcome, tuning.metric))
+        if values[-1] == tuning.metric.worst:  # so is the mean
             break
         if pruning.ends_trial():
             return attempted(pruned=True)
     return attempted(pruned=False)
+
+
+def value_of(outcome: Outcome, metric: Metric) -> float:
+    """The validation score of the best round; the worst one of all if the run diverged."""
+    score = outcome.best.valid
+    return metric.worst if outcome.ended == "diverged" or math.isnan(score) else score
 
 
 class _Pruned(Exception):
@@ -212,9 +244,9 @@ class _Pruning:
     Rounds are counted through all seeds: the pruner compares trials at the same count.
     """
 
-    def __init__(self, study: Study, number: int, values: list[float]) -> None:
-        self.study, self.number, self.values = study, number, values
-        self.metric, self.length = study.tuning.metric, study.tuning.max_rounds
+    def __init__(self, tuning: Tuning, judge: Judge, number: int, values: list[float]) -> None:
+        self.tuning, self.judge, self.number, self.values = tuning, judge, number, values
+        self.metric, self.length = tuning.metric, tuning.max_rounds
         self.before = tuple(values)
         self.best = self.metric.worst
 
@@ -227,9 +259,9 @@ class _Pruning:
 
     def ends_trial(self) -> bool:
         """Whether the trial ends with this run, though there are more seeds."""
-        has_more = len(self.values) < len(self.study.tuning.seeds)
+        has_more = len(self.values) < len(self.tuning.seeds)
         return has_more and self._gives_up(self.length)
 
     def _gives_up(self, at_round: int) -> bool:
         mean = (sum(self.before) + self.best) / (len(self.before) + 1)
-        return self.study.report(self.number, len(self.before) * self.length + at_round, mean)
+        return self.judge(self.number, len(self.before) * self.length + at_round, mean)

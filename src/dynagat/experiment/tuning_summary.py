@@ -99,6 +99,11 @@ def summary_of(tuned: Tuned, benchmark: Benchmark) -> dict[str, Any]:
         "runs": sum(len(trial.values) for trial in trials if trial.same_as is None),
         "rounds": sum(trial.rounds for trial in trials),
         "seconds": round(sum(trial.seconds for trial in trials), 1),
+        "finals": [
+            {"trial": each.trial.number, "valid": each.value, "values": each.values}
+            for each in tuned.finals
+        ],
+        "fresh_seeds": tuned.finals[0].seeds if tuned.finals else (),
         "command": shlex.join(command_of(tuned, benchmark)),
     }
 
@@ -121,16 +126,27 @@ def command_of(tuned: Tuned, benchmark: Benchmark) -> list[str]:
 
 
 def summary_text(summary: dict[str, Any], tuning: Tuning) -> str:
-    """The summary in three lines."""
+    """The summary in three lines, or four with finalists."""
     chosen = ", ".join(
         f"{short_name(tuning.benchmark.settings, path)}={as_text(value)}"
         for path, value in summary["settings"].items()
     )
     seeds = ", ".join(map(str, summary["seeds"]))
+    rank = "the best" if not summary["finals"] else "one"
     return (
-        f"{summary['mechanism']}: {chosen}\n"
+        f"{summary['mechanism']}: {chosen}\n{_finals_text(summary)}"
         f"  valid {_score(summary['valid'])}, the mean of seeds {seeds}; "
-        f"the best of {summary['trials']} trials ({summary['pruned']} pruned, "
+        f"{rank} of {summary['trials']} trials ({summary['pruned']} pruned, "
         f"{summary['repeated']} repeated; {clock(summary['seconds'])})\n"
         f"  {summary['command']}"
     )
+
+
+def _finals_text(summary: dict[str, Any]) -> str:
+    """A line on the choice among finalists; empty if there was none."""
+    finals, seeds = summary["finals"], ", ".join(map(str, summary["fresh_seeds"]))
+    if not finals:
+        return ""
+    [valid] = [each["valid"] for each in finals if each["trial"] == summary["trial"]]
+    rank = f"the best of {len(finals)} finalists"
+    return f"  valid {_score(valid)}, the mean of fresh seeds {seeds}; {rank}\n"

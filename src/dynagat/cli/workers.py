@@ -1,0 +1,35 @@
+"""The options that say where runs are made: --workers, or --ray with the resources of a run."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from dynagat.experiment import Cluster, Runner
+
+Workers = Annotated[int, typer.Option(help="Number of processes, which share the cores.")]
+RayAddress = Annotated[
+    str | None,
+    typer.Option(
+        "--ray", metavar="auto|HOST:PORT", help="Run on a Ray cluster instead of in processes."
+    ),
+]
+CpusPerRun = Annotated[int | None, typer.Option(help="With --ray: for each run; default: 1.")]
+GpusPerRun = Annotated[
+    float | None, typer.Option(help="With --ray: for each run, such as 0.5; default: 0.")
+]
+
+
+def chosen_runner(
+    workers: int, ray: str | None, cpus: int | None, gpus: float | None
+) -> int | Runner:
+    """Where to make the runs; a ValueError if the options contradict each other."""
+    if ray is None:
+        for name, value in (("cpus", cpus), ("gpus", gpus)):
+            if value is not None:
+                raise ValueError(f"--{name}-per-run is for --ray, which is missing")
+        return workers
+    if workers != 1:
+        raise ValueError(f"--workers is for this machine, not for --ray, but is {workers}")
+    return Cluster(ray, 1 if cpus is None else cpus, 0.0 if gpus is None else gpus)
