@@ -11,14 +11,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from bench import contenders, importing, isolation, relational, training
+from bench import contenders, importing, isolation, links, programs, relational, training
 from bench.__main__ import FULL_PATH, choose, main
-from bench.cases import FULL, QUICK, Case, Effort, make_cases
+from bench.cases import FIRST_FIVE, FULL, QUICK, Case, Effort, make_cases
 from bench.contenders import draw_inputs, start
 from bench.demo import fit_to_memory, render_demo
 from bench.goals import GOALS
-from bench.graphs import Dictionaries, Hub, Molecules, PowerLaw, Products, Recipe, Uniform
+from bench.graphs import Dictionaries, Hub, Hubs, Molecules, PowerLaw, Products, Recipe, Uniform
 from bench.isolation import CannotRun, OutOfTime, in_fresh_process, reason_of, time_limit
+from bench.lessons import KARATE, MOLECULES, Dataset
 from bench.measure import TOLERANCE, measure
 from bench.memory import RESET, memory_of_steps
 from bench.records import (
@@ -41,6 +42,7 @@ RECIPES = (
     POWER_LAW,
     Uniform(500, 8_000),
     Hub(500, 8_000, 3_000),
+    Hubs(500, 8_000, 4, 900),
     Molecules(21),
     Dictionaries(6, 5),
     Products(500, 8_000),
@@ -151,6 +153,34 @@ def test_the_other_groups_are_measured(group: str) -> None:
     assert len(entry.records) > 0
 
 
+@pytest.mark.parametrize("mechanism", ["gat", "gatv2"])
+def test_epochs_on_a_small_real_graph_are_measured(mechanism: str) -> None:
+    names = ("pyg", "dynagat", "dynagat, F.dropout")
+    graph, settings = FIRST_FIVE[0], {"mechanism": mechanism, "dropout": 0.6}
+    entry = measure(tiny("first-five", graph=graph, contenders=names, **settings))
+    for name in names:
+        assert ONCE.fewest <= len(entry.find(name, "epoch").values) <= ONCE.most
+        assert entry.median(name, "output against pyg") < 1e-5
+
+
+def test_a_dataset_that_is_not_here_is_a_remark(monkeypatch: pytest.MonkeyPatch, tmp_path) -> None:
+    for name in ("DYNAGAT_DATA", "DYNAGAT_CACHE"):
+        monkeypatch.setenv(name, str(tmp_path))
+    (record,) = measure(tiny("first-five", graph=FIRST_FIVE[1])).records
+    assert "cora is not here; `dynagat data get cora`" in record.reason
+
+
+@pytest.mark.data
+@pytest.mark.parametrize("name", [KARATE, "cora", MOLECULES])
+def test_a_dataset_has_the_size_that_its_case_states(name: str) -> None:
+    (data,) = (each for each in FIRST_FIVE if each.name == name)
+    lesson = data.read()
+    assert (lesson.x.shape[0], lesson.edge_index.shape[1]) == (data.num_nodes, data.num_edges)
+    assert data == Dataset(name, int(lesson.edge_index.max()) + 1, data.num_edges)
+    loss = lesson.loss(torch.zeros(data.num_nodes, lesson.out_dim))
+    assert bool(loss.isfinite())
+
+
 def test_samplers_are_measured_in_seconds_per_edge() -> None:
     graph = Uniform(600, 4_000)
     entry = measure(tiny("sampling", graph=graph, batch_size=20, pass_seeds=50))
@@ -238,6 +268,39 @@ def test_training_data_have_the_widths_and_the_split_of_the_real_dataset(name: s
         assert np.array_equal(array, same)
 
 
+LINK_CASES = {
+    "ogbl-collab": {"graph": Products(400, 4_000), "heads": 8, "channels": 8},
+    "ogbl-citation2": {"graph": Products(2_000, 8_000), "heads": 8, "channels": 32},
+}
+
+
+@pytest.mark.parametrize("name", LINK_CASES)
+@pytest.mark.parametrize("mechanism", ["gat", "gatv2"])
+def test_links_are_scored_alike_by_both_contenders(name: str, mechanism: str) -> None:
+    case = tiny("links", benchmark=name, mechanism=mechanism, **LINK_CASES[name])
+    problem = links.draw_problem(case)
+    ours, pyg = (links.build(case, problem, each).eval() for each in ("dynagat", "pyg"))
+    for mine, theirs in zip(ours.parameters(), pyg.parameters(), strict=True):
+        theirs.data = mine.data.view_as(theirs)
+    pairs = problem.links["train"][:50]
+    with torch.no_grad():
+        torch.testing.assert_close(*(each(problem.x, problem.graph, pairs) for each in (ours, pyg)))
+
+
+@pytest.mark.parametrize("name", LINK_CASES)
+def test_link_training_is_measured_with_the_code_of_the_benchmark(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(links, "in_fresh_process", lambda call, *arguments: call(*arguments))
+    entry = measure(tiny("links", benchmark=name, contenders=("dynagat",), **LINK_CASES[name]))
+    steps = entry.find("dynagat", "step")
+    assert ONCE.fewest <= len(steps.values) <= ONCE.most
+    num_steps = entry.median("dynagat", "steps per epoch")
+    assert num_steps == {"ogbl-collab": 1, "ogbl-citation2": 1000}[name]
+    assert entry.median("dynagat", "epoch") == pytest.approx(num_steps * steps.median, rel=1e-4)
+    assert entry.median("dynagat", "memory") > 0
+
+
 def test_fields_added_later_are_left_out_of_a_description_at_their_default() -> None:
     assert "batch_size" not in tiny().describe()
     assert tiny("sampling", batch_size=9).describe()["batch_size"] == 9
@@ -315,17 +378,24 @@ def fake_ledger() -> Ledger:
         seconds |= {"float32": 1.0, "bfloat16": 0.6, "captured": 1.3, "plain": 1.0}
         seconds |= {"dynagat, layered": 1e-8, "dynagat, merged": 2e-8, "torch-sparse": 3e-8}
         seconds |= {"dynagat, walks": 1e-8, "dgl, walks": 2e-8}
-        others = {"memory": "memory", "build": "build", "capture": "forward"}
+        seconds |= {"reference": 20.0, "streamed": 3.0}
+        others = {"memory": "memory", "streamed": "memory", "build": "build", "capture": "forward"}
         others |= {"sampling": "edge", "walks": "edge", "import": "seconds"}
+        others |= {"first-five": "epoch"}
         seconds |= {"pandas": 7.0, "dynagat, to a folder": 12.0}
         quantity = others.get(case.group, "attention")
         quantity = (
-            "step" if case.group in ("layers", "batches", "mechanisms", "training") else quantity
+            "step"
+            if case.group
+            in ("layers", "batches", "mechanisms", "training", "links", "sampled links")
+            else quantity
         )
         records = [Record(n, quantity, (s, s * 1.5, s * 0.9)) for n, s in seconds.items()]
         if case.group == "import":
             names = ("dynagat", "dynagat, to a folder")
             records += [Record(name, "peak over arrays", (2.5,)) for name in names]
+        if case.group.endswith("links"):
+            records += [Record(n, "memory", (s * 1e9,)) for n, s in seconds.items()]
         if case.group == "training":
             extra = {"steps per epoch": 769.0, "epoch": 769.0, "evaluation": 90.0}
             extra["process memory"] = 12.5e9
@@ -369,10 +439,11 @@ def test_the_geometric_mean_is_the_root_of_the_product() -> None:
 
 def test_a_goal_compares_medians_and_needs_both_contenders_in_every_case() -> None:
     ledger = fake_ledger()
-    eager = GOALS[0]
+    eager = next(goal for goal in GOALS if goal.group == "layers")
     assert eager.measured(ledger) == pytest.approx(20.0)
     assert eager.is_met(ledger)
-    without = replace(ledger.entries[0], records=ledger.entries[0].records[1:])
+    layer = ledger.group("layers")[0]
+    without = replace(layer, records=layer.records[1:])
     assert eager.measured(ledger.with_entry(without)) is None
     assert eager.is_met(ledger.with_entry(without)) is None
     assert eager.measured(Ledger()) is None
@@ -392,13 +463,17 @@ def test_the_page_shows_goals_numbers_and_missing_contenders() -> None:
     assert "DGL is missing in gatv2-8x32, gatv2-8x8" in page
     assert "invented" in page
     assert "Not measured yet" not in page
-    assert "Not measured yet: gatv2-8x8" in render(fake_ledger().only(["gatv2-8x32"]))
+    unmeasured = render(fake_ledger().only(["gatv2-8x32"])).splitlines()[4]
+    assert unmeasured.startswith("**Not measured yet: karate-gat, karate-gat-dropout")
+    assert "gatv2-8x8, gatv2-1x64" in unmeasured
 
 
 def test_the_readme_table_is_computed_from_the_same_records() -> None:
     table = render_readme(fake_ledger())
     assert "| 8×32, time of a step | 20,000 ms | 8,000 ms | – | 1,000 ms | 20.0× | 8.00× |" in table
     assert "169,343 nodes, 2,484,941 edges" in table
+    first = "| cora-gat | 20,000 ms | 8,000 ms | – | 1,000 ms | 20.0× | 8.00× |"
+    assert table.index(first) < table.index("| 8×32")
 
 
 def test_the_report_and_its_figure_are_written_next_to_the_records(tmp_path: Path) -> None:
@@ -426,6 +501,19 @@ def test_the_network_for_molecules_equals_its_peer_and_its_parts_are_timed(
     assert min(shares) > 0
     assert sum(shares) < 1
     assert records["machine", "flops"].median > 0
+
+
+@pytest.mark.parametrize("mechanism", ["gat", "gatv2"])
+def test_the_network_for_programs_equals_its_peer_and_its_memory_is_measured(
+    mechanism: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(programs, "in_fresh_process", lambda function, *given: function(*given))
+    case = tiny("programs", graph=programs.TINY, mechanism=mechanism, contenders=("dynagat", "pyg"))
+    records = {(each.contender, each.quantity): each for each in measure(case).records}
+    assert records["pyg", "difference"].median < 1e-5
+    for name in case.contenders:
+        assert records[name, "step"].median > 0
+        assert records[name, "memory"].values
 
 
 def test_the_committed_page_is_computed_from_the_committed_records() -> None:

@@ -177,3 +177,24 @@ def test_the_smallest_dictionaries_reuse_graphs_for_several_parts() -> None:
 def test_an_unknown_split_is_refused() -> None:
     with pytest.raises(ValueError, match=r"^split must be one of pairs, random, but is 'half'$"):
         make_dictionary(4, seed=0, split="half")
+
+
+def pairs_of(graphs):
+    return {(attribute, int(value)) for row in graphs for attribute, value in enumerate(row)}
+
+
+@pytest.mark.parametrize("k", [3, 4, 5, 7, 10])
+@pytest.mark.parametrize("seed", [0, 1, 11])
+def test_validation_and_test_graphs_have_held_out_pairs_of_their_own(k, seed):
+    data = make_dictionary(k, seed=seed, num_graphs=6000, valid_pairs="own")
+    held_out = set(map(tuple, data.held_out.tolist()))
+    in_valid, in_test = (pairs_of(part) & held_out for part in (data.valid, data.test))
+    assert min(map(len, (data.train, data.valid, data.test))) > 0
+    assert not pairs_of(data.train) & held_out
+    assert in_valid
+    assert in_test
+    assert not in_valid & in_test
+    assert all(pairs_of([graph]) & in_test for graph in data.test)
+    shared = make_dictionary(k, seed=seed, num_graphs=6000)
+    if len(shared.held_out) > 1:  # then the same pairs are held out
+        assert np.array_equal(shared.train, data.train)

@@ -8,7 +8,7 @@ import pytest
 from dynagat.benchmarks import BENCHMARKS
 from dynagat.experiment import departures
 from dynagat.experiment.store import read_lines
-from dynagat.report import Findings, write_markdown
+from dynagat.report import Findings, claims_page, write_markdown
 
 ROOT = Path(__file__).parent.parent
 RESULTS = ROOT / "docs/results"
@@ -27,6 +27,16 @@ def test_the_results_page_is_the_report_of_the_committed_records(benchmark, tmp_
     for path in sorted(tmp_path.iterdir()):
         committed = (RESULTS / path.name).read_text()
         assert path.read_text() == committed, f"docs/results/{path.name} is old: run `make docs`"
+
+
+def test_the_findings_page_is_that_of_the_committed_records_and_fits_two_screens():
+    every = {name: Findings.of(records_of(b) if b in recorded else [], b)
+             for name, b in BENCHMARKS.items()}  # fmt: skip
+    committed = (ROOT / "docs/findings.md").read_text()
+    assert claims_page(every.values()) == committed, "docs/findings.md is old: run `make docs`"
+    assert len(committed.split()) < 1200
+    for each in BENCHMARKS.values():
+        assert each.claim == "" or each.name in committed or each.claim in committed
 
 
 def test_the_results_folder_has_no_page_or_figure_without_records():

@@ -109,13 +109,15 @@ def test_a_stored_graph_may_have_no_features() -> None:
 
 
 def test_edge_noise_starts_from_the_settings_of_its_dataset() -> None:
-    [arxiv, mag, pubmed, other] = (
-        EDGE_NOISE.base("gat", name) for name in ("ogbn-arxiv", "ogbn-mag", "pubmed", "mine")
+    [arxiv, mag, pubmed, cora, other] = (
+        EDGE_NOISE.base("gat", name)
+        for name in ("ogbn-arxiv", "ogbn-mag", "pubmed", "cora", "mine")
     )
     assert arxiv == EDGE_NOISE.settings == EDGE_NOISE.base("gat")
     assert (mag.data.relation, mag.network.layers, mag.task.neighbours) == ("cites", 2, (10, 10))
     assert (pubmed.data.dataset, other.data.dataset) == ("pubmed", "mine")
-    assert not pubmed.network.norm
+    assert (pubmed.data.split, pubmed.data.scaling) == ("random", "columns")
+    assert not cora.network.norm
     assert other.network.residual == "all"
 
 

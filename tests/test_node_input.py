@@ -10,10 +10,11 @@ from bench.synthetic_ogb import make_ogb
 
 from dynagat.benchmarks import BENCHMARKS, EDGE_NOISE, OGBN_ARXIV, PUBMED
 from dynagat.benchmarks.edge_noise.benchmark import RATIOS
-from dynagat.benchmarks.node_data import NodeData
-from dynagat.data.store import EDGE, NODE, Edges, Nodes, store_folder
+from dynagat.benchmarks.node_data import NodeData, scaled, with_random_split
+from dynagat.data.store import EDGE, NODE, SPLITS, Edges, Nodes, store_folder
 from dynagat.experiment import Request, jobs_of
 from dynagat.experiment.jobs import variants
+from dynagat.experiment.settings import as_stored
 from tests.node_graphs import tiny, without_features
 from tests.test_cli import (
     dynagat,
@@ -78,7 +79,7 @@ def on(name: str, *texts: str) -> list[str]:
         (on("dense", "noise=0.5"), "noise of ratio 0.5 on dense needs 2002 new pairs of nodes, but "
          "only 0 pairs are free"),
         (on("mine", "made=true"), "there is no setting 'made'; there are data.dataset, "),
-        (on("mine", "features=words"), "data.features must be one of own, structure, but is"),
+        (on("mine", "features=words"), "data.features must be one of own, structure, noisy-"),
         (on("mine", "relation=cites"), "mine has no edges node-cites-node; it has node-to-node"),
         (on("mine", "last_heads=2"), "heads must divide the width 3 of a layer, but are 2"),
         (["ogbn-arxiv", "--heads", "3"], "heads must divide dim=256, but is 3"),
@@ -229,3 +230,29 @@ def test_edge_noise_runs_all_ratios_of_the_figure_unless_noise_is_set():
 def test_a_graph_that_is_neither_stored_nor_in_the_catalogue_is_missing() -> None:
     message = "there is no graph 'atlantis'; `dynagat data list` has the names"
     assert NodeData("atlantis").missing() == message
+
+
+def test_features_are_scaled_by_rows_or_by_columns() -> None:
+    x = np.array([[1, 3, 5], [0, 0, 5], [2, -6, 5]], np.float32)
+    rows, columns = scaled(x, "rows"), scaled(x, "columns")
+    assert np.abs(rows).sum(1) == pytest.approx([1, 1, 1])
+    assert rows[0] == pytest.approx([1 / 9, 3 / 9, 5 / 9])
+    assert columns.mean(0) == pytest.approx([0, 0, 0], abs=1e-6)
+    assert columns.std(0) == pytest.approx([1, 1, 0], abs=1e-6)  # a constant column is 0
+    assert scaled(x, "none") is x
+
+
+def test_a_random_split_differs_by_seed_and_holds_every_labelled_node_once() -> None:
+    data = tiny("tiny", nodes=100)
+    first, again, other = (with_random_split(data, seed).split for seed in (0, 0, 1))
+    assert [len(first[part]) for part in SPLITS] == [60, 20, 20]
+    assert np.array_equal(np.sort(np.concatenate(list(first.values()))), np.arange(100))
+    assert all(np.array_equal(first[part], again[part]) for part in SPLITS)
+    assert not np.array_equal(first["test"], other["test"])
+    classes = np.asarray(data.y)
+    assert set(classes[first["train"]]) == set(classes)
+
+
+def test_old_records_of_node_data_keep_their_keys() -> None:
+    assert not {"scaling", "split"} & as_stored(NodeData()).keys()
+    assert as_stored(NodeData(scaling="rows", split="random"))["split"] == "random"

@@ -6,14 +6,18 @@ import xml.etree.ElementTree as ElementTree
 from dataclasses import replace
 
 import pytest
+import torch
 from rich.console import Console
 
 from dynagat.benchmarks import find
 from dynagat.benchmarks.edge_noise.attention import noise_attention
+from dynagat.benchmarks.edge_noise.benchmark import NoisyData
 from dynagat.benchmarks.edge_noise.figures import figure_4, figure_4_caption, noise_figure
 from dynagat.benchmarks.edge_noise.published import P_VALUES, RATIOS
+from dynagat.benchmarks.edge_noise.slope import slope_table
 from dynagat.experiment import Record, as_published
 from dynagat.experiment.settings import as_stored, grid
+from dynagat.prediction.nodes import without_loops
 from dynagat.report import Findings, print_report, write_report
 from dynagat.report.costs import costs
 from dynagat.report.markdown import table
@@ -24,6 +28,7 @@ from dynagat.report.results import legend, result_table
 from dynagat.report.rows import families, rows
 from dynagat.report.wording import ranges_of_fractions, seconds
 from dynagat.significance import Sample, bootstrap_interval, holm
+from tests.node_graphs import tiny
 
 NOISE, ARXIV, PRODUCTS, PUBMED = map(find, ("edge-noise", "ogbn-arxiv", "ogbn-products", "pubmed"))
 SVG = "{http://www.w3.org/2000/svg}"
@@ -492,3 +497,78 @@ def test_a_note_says_which_published_deviations_are_divided_by_n():
 
 def test_graphsage_has_its_name():
     assert "| GraphSAGE | – |" in table_text(rows([record(ARXIV, "sage", heads=1)], ARXIV))
+
+
+# Slopes: the primary test
+
+
+def declining(mechanism, per_unit, *, ratios=(0.0, 0.25, 0.5), seeds=5, **options):
+    """Accuracies that fall by so much for each unit of noise, a little more for each seed."""
+    return [
+        each
+        for ratio in ratios
+        for each in noisy(
+            mechanism,
+            [0.9 - (per_unit + 0.01 * seed) * ratio for seed in range(seeds)],
+            ratio,
+            **options,
+        )
+    ]
+
+
+def claims(*groups):
+    return Findings.of([each for group in groups for each in group], NOISE).headline
+
+
+def test_the_mechanism_whose_accuracy_falls_slower_is_called_more_robust():
+    steep, flat = declining("gat", 0.3, seeds=5), declining("gatv2", 0.1, seeds=5)
+    flat[0] = replace(flat[0], metrics={"test_accuracy": 0.905})  # slopes that differ a little
+    said = " ".join(claims(steep, flat))
+    assert "GAT (8 heads) −3.20 ± 0.16" in said
+    assert "GATv2 is more robust to noise than GAT (8 heads) (slope, paired, two-sided p" in said
+    swapped = claims(declining("gatv2", 0.3), declining("dpgat", 0.1), declining("gcn", 0.31))
+    said = " ".join(swapped)
+    assert "DPGAT (8 heads) is more robust to noise than GATv2" in said
+    assert "after Holm's correction for 2 tests" in said
+
+
+def test_a_slope_that_differs_by_chance_is_not_called_more_robust():
+    gat = [replace(each, metrics={"test_accuracy": each.metrics["test_accuracy"]
+                                  + (0.05 if each.seed % 2 else -0.05) * (i // 5)})
+           for i, each in enumerate(declining("gat", 0.2))]  # fmt: skip
+    said = " ".join(claims(gat, declining("gatv2", 0.19)))
+    assert "not significantly (slope, paired, two-sided p = " in said
+    assert "is more robust" not in said
+
+
+def test_slopes_of_runs_that_were_cut_off_are_not_compared():
+    cut = declining("gat", 0.3, ended="budget", converged=False, sets=["patience=5"])
+    said = " ".join(claims(cut, declining("gatv2", 0.1, sets=["patience=5"])))
+    assert "not compared, because runs were cut off" in said
+    assert "is more robust" not in said
+
+
+def test_the_slope_of_each_seed_is_drawn_and_tabled():
+    findings = Findings.of([*declining("gat", 0.3), *declining("gatv2", 0.1)], NOISE)
+    [table] = [each for each in findings.extras.tables if "Robustness" in each.title]
+    cells = {line.cells[1]: line.cells for line in table.lines}
+    assert cells["GAT"][3:7] == ("−3.20 ± 0.16", "0, 0.25, 0.5", "5", "+2.00")
+    assert cells["GATv2"][6:9] == ("–", "–", "–")
+    svg = figure_4(findings)
+    assert 'slope-pubmed-corrected-gat-8"' in svg
+    assert slope_table(findings.rows[:1]) is None  # a single ratio has no slope
+
+
+def test_features_of_the_noisy_graph_do_not_depend_on_the_clean_one(monkeypatch):
+    data = without_loops(tiny("tiny").symmetric())
+    monkeypatch.setattr(NoisyData, "read", lambda self: data)
+    clean, noisy_, more = (
+        NoisyData("tiny", features=features, noise=noise).load(0).x
+        for features, noise in (
+            ("structure", 0.5),
+            ("noisy-structure", 0.5),
+            ("noisy-structure", 0.0),
+        )
+    )
+    assert torch.equal(clean, more)  # without noise, both graphs are the same
+    assert not torch.allclose(clean, noisy_)

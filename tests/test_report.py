@@ -19,7 +19,7 @@ import dynagat
 from dynagat.benchmarks import BENCHMARKS, find
 from dynagat.benchmarks.dictionary_lookup.explorer import shown_runs
 from dynagat.benchmarks.dictionary_lookup.figures import figure_1, figure_3, gin_figure
-from dynagat.experiment import Record, as_published
+from dynagat.experiment import Record, as_published, improved
 from dynagat.experiment.benchmark import no_extras
 from dynagat.experiment.settings import as_stored, grid
 from dynagat.metrics import ACCURACY, Metric
@@ -263,6 +263,26 @@ def test_one_seed_has_neither_a_standard_deviation_nor_a_p():
     assert "| k=10 | GAT | 1 | 20.0 | 20.0 | 1 | 0.0 | – | – |  |" in table_text([row])
 
 
+def test_a_run_that_was_cut_off_counts_as_better_for_no_mechanism():
+    whole = [*runs("gatv2", [1, 0.99, 0.98]), *runs("gat", [0.2, 0.21, 0.22])]
+    assert any("is better than GAT" in sentence for sentence in headline(whole))
+    for cut, ended in (("gat", "gatv2"), ("gatv2", "gat")):
+        short = runs(cut, [0.2, 0.21, 0.22], ended="budget", converged=False)
+        sentences = " ".join(headline([*runs(ended, [1, 0.99, 0.98]), *short]))
+        assert "better" not in sentences
+        assert "does not beat" not in sentences
+        assert "on average" not in sentences
+        assert "Not compared with GATv2, because runs were cut off: GAT (1 head)" in sentences
+
+
+def test_runs_of_a_fixed_number_of_rounds_are_shown_as_ended_at_the_last_round():
+    sets = ["k=10", "patience=100"]
+    records = runs("gatv2", [1.0, 0.9], sets=sets, ended="budget", converged=False)
+    (row,) = rows(records, BENCHMARK)
+    assert (row.not_converged, row.at_last_round) == (0, 2)
+    assert "2 at the last round" in table_text([row])
+
+
 def test_a_diverged_run_is_counted_and_not_averaged():
     lost = record(seed=1, test=math.nan, ended="diverged", converged=False)
     (row,) = rows([record(test=0.5), lost], BENCHMARK)
@@ -400,7 +420,7 @@ def test_the_headline_says_where_ours_is_below_the_papers():
     records = sweep("gatv2", [1.0, 0.8, 0.985]) + sweep("gat", [0.44, 0.5, 0.5])
     (below,) = [line for line in headline(records) if line.startswith("Below")]
     assert below == (
-        "Below the paper's number by more than one point: "
+        "Below the published number by more than one point: "
         "GATv2 (1 head) at k = 5–6 (80.0% against 100.0% at k = 5, the farthest)."
     )
 
@@ -849,3 +869,37 @@ def test_the_page_does_not_scroll_sideways(opened, width):
     assert whole <= inner
     view.locator("#settings").select_option("k=12")
     assert view.evaluate("document.documentElement.scrollWidth") <= inner
+
+
+# Our improvements
+
+
+def test_runs_with_our_improvements_are_shown_as_improved_and_not_beside_the_paper():
+    ours = ["k=10", "start=positive", "label_smoothing=0.1"]
+    old = [*ours, "valid_pairs=shared"]
+    (row,) = rows([record(sets=ours, fidelity="corrected")], BENCHMARK)
+    assert (row.family, row.is_standard, row.published) == ("improved", True, None)
+    (row,) = rows([record(sets=old)], BENCHMARK)
+    assert row.family == "improved, valid_pairs=shared"
+    assert (row.fidelity, row.is_standard) == ("improved", True)
+    (row,) = rows([record()], BENCHMARK)
+    assert (row.family, row.published.mean) == ("corrected", 1.0)
+
+
+def test_the_command_of_improved_runs_makes_them_again():
+    settings = improved(grid(BENCHMARK.settings, ["k=10"])[0])
+    sets = ["k=10", "start=positive", "label_smoothing=0.1"]
+    found = rows([record(sets=sets)], BENCHMARK)
+    assert commands(BENCHMARK, found) == [
+        "dynagat run dictionary-lookup --mechanism gatv2 --heads 1 --seeds 0 --improved --set k=10"
+    ]
+    assert BENCHMARK.with_settings(settings).key("gatv2", 0) == record(sets=sets).key
+
+
+def test_improved_runs_have_a_figure_of_their_own_without_the_papers_numbers():
+    sets = ["k=10", "start=positive", "label_smoothing=0.1"]
+    findings = Findings.of([record(sets=sets)], BENCHMARK)
+    assert figure_3(findings) is None
+    svg = figure_3(findings, improved=True)
+    assert "ours-gatv2-1-test_accuracy" in svg
+    assert "paper-gatv2" not in svg

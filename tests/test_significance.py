@@ -22,6 +22,7 @@ from dynagat.significance import (
     effect_size,
     holm,
     paired,
+    slopes,
     student,
     welch,
 )
@@ -434,3 +435,21 @@ def test_a_detectable_difference_is_found_with_the_stated_power(n):
 def test_one_run_detects_nothing():
     assert math.isnan(detectable(math.nan, 1))
     assert detectable(0.0, 5) == 0
+
+
+def test_the_slope_of_a_line_is_its_own_and_seeds_with_gaps_are_left_out():
+    xs = (0.0, 0.1, 0.4)
+    curves = {x: {0: 0.9 - 0.3 * x, 1: 0.8 + 0.2 * x, 2: 0.5} for x in xs}
+    del curves[0.1][2]
+    found = slopes(curves)
+    assert found == pytest.approx({0: -0.3, 1: 0.2})
+    assert slopes({0.1: {0: 1.0}}) == {}
+
+
+def test_slopes_are_those_of_least_squares():
+    draw = np.random.default_rng(0)
+    xs = np.linspace(0, 0.5, 11)
+    ys = draw.normal(size=(11, 4))
+    curves = {float(x): dict(enumerate(map(float, y))) for x, y in zip(xs, ys, strict=True)}
+    expected = np.polyfit(xs, ys, 1)[0]
+    assert [slopes(curves)[seed] for seed in range(4)] == pytest.approx(list(expected))

@@ -167,6 +167,24 @@ def holm(p_values: Sequence[float]) -> list[float]:
     return adjusted
 
 
+def slopes(curves: Mapping[float, Mapping[int, float]]) -> dict[int, float]:
+    """Σ (x - mean x) y / Σ (x - mean x)², the least-squares slope of each seed's values y over x
+
+    Args:
+        curves: {x: {seed: y}}. Seeds that lack a value at some x are left out; with fewer than
+            two x, there are no slopes.
+    """
+    if len(curves) < 2:
+        return {}
+    mean = statistics.mean(curves)
+    spread = math.fsum((x - mean) ** 2 for x in curves)
+    seeds = sorted(set.intersection(*(set(values) for values in curves.values())))
+    return {
+        seed: math.fsum((x - mean) * values[seed] for x, values in curves.items()) / spread
+        for seed in seeds
+    }
+
+
 @dataclass(frozen=True)
 class PValue:
     """p of one test: that ours is better (one-sided), and that they differ (two-sided)."""

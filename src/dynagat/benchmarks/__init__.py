@@ -14,6 +14,7 @@ from dynagat.benchmarks.own_links import OWN_LINKS
 from dynagat.benchmarks.own_molecules import OWN_MOLECULES
 from dynagat.benchmarks.pubmed import CITESEER, CORA, PUBMED
 from dynagat.benchmarks.qm9 import QM9
+from dynagat.benchmarks.varmisuse import VARMISUSE
 from dynagat.experiment import Benchmark
 
 BENCHMARKS: dict[str, Benchmark] = {
@@ -29,6 +30,7 @@ BENCHMARKS: dict[str, Benchmark] = {
         OGBL_CITATION2,
         OGBL_DDI,
         QM9,
+        VARMISUSE,
         PUBMED,
         CORA,
         CITESEER,

@@ -43,6 +43,7 @@ OGBL_CITATION2 = Benchmark(
     name="ogbl-citation2",
     title="ogbl-citation2: the missing reference of 86,596 papers",
     source="Table 3 of the paper",
+    claim="GATv2 predicts citations better than GAT (MRR 80.20 against 79.91, p = 0.0075).",
     data=CitationData(),
     network=LinkStack(dim=256),
     task=LinkTask(neighbours=(5, 10, 15), steps=1000),

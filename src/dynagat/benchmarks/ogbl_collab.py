@@ -102,6 +102,7 @@ OGBL_COLLAB = Benchmark(
     name="ogbl-collab",
     title="ogbl-collab: who will write together, among 235,868 authors",
     source="Table 3 of the paper",
+    claim="GATv2 predicts collaborations better than GAT (43.82 against 42.24, p = 0.0043).",
     data=CollabData(),
     network=CollabStack(),
     task=LinkTask(),

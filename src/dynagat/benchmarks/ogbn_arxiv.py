@@ -42,6 +42,7 @@ OGBN_ARXIV = Benchmark(
     name="ogbn-arxiv",
     title="ogbn-arxiv: the subject of 169,343 papers",
     source="Table 1 of the paper",
+    claim="GATv2 is more accurate than GAT (71.93 against 71.65, p = 0.0022, 30 runs).",
     data=NodeData("ogbn-arxiv"),
     network=ResidualStack(),
     task=NodeTask(roots=20_000, walk_length=3, steps=30),

@@ -47,6 +47,7 @@ OGBN_MAG = Benchmark(
     name="ogbn-mag",
     title="ogbn-mag: the venue of 736,389 papers",
     source="Table 1 of the paper",
+    claim="GATv2 is more accurate than GAT (33.01 against 32.36, p = 0.0018, 30 runs).",
     data=MagData("ogbn-mag"),
     network=ResidualStack(layers=2, dropout=0.5),  # D15: two layers have no middle one
     task=MagTask(),

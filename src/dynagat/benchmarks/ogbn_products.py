@@ -37,6 +37,7 @@ OGBN_PRODUCTS = Benchmark(
     name="ogbn-products",
     title="ogbn-products: the category of 2,449,029 products",
     source="Table 1 of the paper",
+    claim="GATv2 is more accurate than GAT (80.63 against 79.04; 10 runs, not 30: D30).",
     data=SymmetricNodeData("ogbn-products"),
     network=LinearSkipStack(),
     task=NodeTask(neighbours=(10, 10, 10)),

@@ -141,6 +141,7 @@ OGBN_PROTEINS = Benchmark(
     name="ogbn-proteins",
     title="ogbn-proteins: the functions of 132,534 proteins",
     source="Table 1 of the paper",
+    claim="GATv2 has a higher ROC-AUC than GAT (78.96 against 78.29, p = 0.0349, 30 runs).",
     data=ProteinsData(),
     network=PreNormStack(),
     task=ProteinsTask(),

@@ -1,14 +1,15 @@
 """PubMed (the appendix's significance table), and Cora and Citeseer by the same code.
 
 The paper lists what was tuned, but not what was chosen, and released no code (D45). Learning rate,
-weight decay, number of epochs and the single head of the last layer are ours, the usual ones for
-such graphs. `tuned` is what `dynagat tune` chose for each mechanism, with the same budget, on the
-validation nodes alone.
+weight decay, number of epochs, row normalisation and the heads of the last layer are ours, the
+usual ones for such graphs: at most 300 epochs, early stopping after 100 without a better validation
+accuracy, which also chooses the best round. `tuned` is what `dynagat tune` chose for each
+mechanism, with the same budget, on the validation nodes alone.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Literal, final
 
 from torch import nn
@@ -22,7 +23,7 @@ from dynagat.nn.dropout import Dropout
 from dynagat.nn.linear import Linear
 from dynagat.nn.network import Layer, Network, make_conv
 from dynagat.prediction.nodes import NodeProblem, NodeTask
-from dynagat.training import Schedule
+from dynagat.training import ADDED_LATER, Schedule
 
 
 @final
@@ -44,9 +45,13 @@ class DropoutStack(Stack):
     share_weights: bool = False  # of GATv2 and DPGAT
     residual: bool = False
     source: Literal["dynagat", "pyg"] = "dynagat"  # whose layers
+    # The last layer's output is the mean of its heads, each as wide as the output.
+    average: bool = field(default=False, metadata=ADDED_LATER)
 
     def __post_init__(self) -> None:
         self.check(least_layers=0)
+        if self.last_heads < 1:
+            raise ValueError(f"last_heads must be at least 1, but is {self.last_heads}")
 
     @property
     def dim(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
@@ -59,18 +64,19 @@ class DropoutStack(Stack):
     def build(self, problem: NodeProblem, mechanism: str) -> Network:
         options = {"bias": self.bias, "share_weights": self.share_weights, "source": self.source}
         conv = make_conv(mechanism, dropout=self.dropout, **options)
+        last = make_conv(mechanism, dropout=self.dropout, concat=not self.average, **options)
         widths = [problem.x.shape[1], *[self.dim] * self.layers, problem.out_dim]
         layers = []
         for shape in layer_shapes(widths, self.heads, self.last_heads):
-            width, out = shape.width, shape.out
+            width, out, is_last = shape.width, shape.out, shape.position == "last"
             # Drawn before conv, and also where it is not used: the random stream of older records.
             skip = nn.Identity() if width == out else Linear(width, out, bias=False)
             layers.append(
                 Layer(
-                    conv(width, out, shape.heads),
+                    (last if is_last else conv)(width, out, shape.heads),
                     before=Dropout(self.dropout),
                     skip=skip if self.residual else None,
-                    after=None if shape.position == "last" else nn.ELU(),
+                    after=None if is_last else nn.ELU(),
                 )
             )
         return Network(layers)
@@ -84,10 +90,17 @@ GRID = {
     "bias": (True, False),
     "share_weights": (True, False),
     "residual": (True, False),
+    # Not in the paper's list.
+    "last_heads": (1, 8),
+    "average": (True,),
+    "weight_decay": (5e-4, 1e-3),
+    "scaling": ("none", "rows"),
 }
 
 SHARED = {"layers": 2, "hidden": 16, "share_weights": True, "residual": True}
-TUNED = {  # 30 trials of two seeds each: results/tuning/pubmed.jsonl
+# From 30 trials of two seeds each and 100 epochs, without the last four settings of the grid:
+# results/tuning/pubmed.jsonl
+TUNED = {
     "gat": SHARED,
     "gatv2": {**SHARED, "bias": False},
     "dpgat": {**SHARED, "dropout": 0.4},
@@ -97,6 +110,7 @@ PUBMED = Benchmark(
     name="pubmed",
     title="PubMed: the topic of papers, from 60 of them",
     source="The table of significance in the paper's appendix, 100 runs",
+    claim="GATv2 is more accurate than GAT (78.5 against 78.1, p < 0.0001, 100 runs).",
     data=NodeData("pubmed"),
     network=DropoutStack(),
     task=NodeTask(),
@@ -105,9 +119,9 @@ PUBMED = Benchmark(
         weight_decay=5e-4,
         clip=0.0,
         round_passes=5,
-        max_rounds=20,
+        max_rounds=60,  # 300 epochs
         patience=20,
-        lr_patience=20,
+        lr_patience=20,  # never: patience runs out first
         min_gain=0.0,
     ),
     mechanisms={"gat": (8,), "gatv2": (8,), "dpgat": (8,), "gcn": (8,), "sage": (8,), "gin": (8,)},
@@ -130,6 +144,7 @@ def _like_pubmed(name: str, title: str) -> Benchmark:
         name=name,
         title=title,
         source="Not in the paper",
+        claim="",
         data=NodeData(name),
         seeds=range(20),
         published=(),

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from dynagat.benchmarks.qm9_report import extras
 from dynagat.benchmarks.qm9_units import UNITS
-from dynagat.benchmarks.relational_stack import RelationalStack
+from dynagat.benchmarks.relational_stack import RelationalStack, dense
 from dynagat.data.catalog import load, missing
 from dynagat.data.collection import NUM_RELATIONS, collection_of
 from dynagat.data.molecules import CHARGE, ELEMENTS, GRAPH, NUMBER, SYMBOLS, molecule_of
@@ -121,12 +121,24 @@ def _features(data: GraphData) -> Tensor:
 class MoleculeStack(RelationalStack):
     """Predicts Σ_i sigmoid(U [h_i ‖ x_i] + u) ∘ (V h_i + v) over the atoms i of a molecule."""
 
+    gat_residual_every: int = departure(1, published=2, number="D36")  # r of GAT
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.gat_residual_every < 0:
+            raise ValueError(
+                f"gat_residual_every must not be negative, but is {self.gat_residual_every}"
+            )
+
+    def averaged_every(self, mechanism: str) -> int:
+        return self.gat_residual_every if mechanism == "gat" else self.residual_every
+
     def build(self, problem: GraphProblem, mechanism: str) -> AveragedNetwork:
         return self.with_widths(mechanism, problem.x.shape[1], problem.out_dim)
 
     def with_widths(self, mechanism: str, in_dim: int, out_dim: int) -> AveragedNetwork:
         readout = GatedSum(self.dim, in_dim, out_dim)
-        return self.network(mechanism, in_dim, NUM_RELATIONS, readout)
+        return self.network(mechanism, dense(in_dim, self.dim), NUM_RELATIONS, readout)
 
 
 @dataclass(frozen=True)
@@ -178,6 +190,7 @@ QM9 = Benchmark(
     name="qm9",
     title="QM9: 13 properties of molecules",
     source="Table 2 of the paper, 5 runs, and its 20-run version",
+    claim="GATv2 has an 11.5% lower error than GAT on average over 13 properties of molecules.",
     data=MoleculeData(),
     network=MoleculeStack(),
     task=GraphTask(max_nodes=49_999, select="loss"),

@@ -13,6 +13,7 @@ from dynagat.benchmarks import BENCHMARKS, find
 from dynagat.cli.console import explain_errors, out, words
 from dynagat.cli.records import DEFAULT_STORE, StoreFile, gather
 from dynagat.cli.running import run_shown
+from dynagat.cli.workers import CpusPerRun, GpusPerRun, RayAddress, Workers, chosen_runner
 from dynagat.experiment import Benchmark, Record, Request, Store, jobs_of
 from dynagat.experiment.settings import parse_numbers
 
@@ -49,7 +50,13 @@ def run(
     published: Annotated[
         bool, typer.Option("--as-published", help="Use the settings of the paper's released code.")
     ] = False,
-    workers: Annotated[int, typer.Option(help="Number of processes, which share the cores.")] = 1,
+    improved: Annotated[
+        bool, typer.Option("--improved", help="Use our improvements, where the benchmark has any.")
+    ] = False,
+    workers: Workers = 1,
+    ray: RayAddress = None,
+    cpus_per_run: CpusPerRun = None,
+    gpus_per_run: GpusPerRun = None,
     store: StoreFile = DEFAULT_STORE,
     smoke: Annotated[
         bool, typer.Option("--smoke", help="One short run, to check that it works.")
@@ -65,6 +72,7 @@ def run(
 ) -> None:
     """Run a benchmark; finished runs are not repeated."""
     with explain_errors():
+        runner = chosen_runner(workers, ray, cpus_per_run, gpus_per_run)
         chosen = find(benchmark)
         chosen = replace(chosen, microscope=microscope or chosen.microscope)
         request = Request(
@@ -74,10 +82,11 @@ def run(
             tuple(parse_numbers(",".join(seeds), "seeds")) if seeds else (),
             published,
             smoke,
+            improved,
         )
         jobs = jobs_of(chosen, request)
         with Store(store) as kept:
-            run_shown(jobs, kept, workers)
+            run_shown(jobs, kept, runner)
             records = [record for job in jobs if (record := kept.get(job.key)) is not None]
             if as_json:
                 _print_json(records, inspect_runs)
@@ -119,6 +128,9 @@ def report(
         Path | None, typer.Option(help="Default: dynagat.sqlite, or none with --records.")
     ] = None,
     records: Annotated[list[Path] | None, typer.Option(help="JSON lines of records.")] = None,
+    claims: Annotated[
+        Path | None, typer.Option(help="File for a page of the paper's claims and what came out.")
+    ] = None,
 ) -> None:
     """Print tables of records, and write a page of them.
 
@@ -130,5 +142,5 @@ def report(
         chosen = [find(name) for name in benchmarks or BENCHMARKS]
         known = gather(store, records or [], [each.name for each in chosen])
         print_report(out, known, chosen)
-        page = write_report(known, chosen, out_folder)
+        page = write_report(known, chosen, out_folder, claims)
     out.print(f"page: {page}", markup=False, soft_wrap=True)

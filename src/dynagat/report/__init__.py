@@ -10,20 +10,37 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from dynagat.experiment import Benchmark, Record
+from dynagat.files import write_text
+from dynagat.report.claims import claims_page
 from dynagat.report.findings import Findings
 from dynagat.report.markdown import write_markdown
 from dynagat.report.page import left_out, write_page
 from dynagat.report.terminal import print_report
 
-__all__ = ["Findings", "print_report", "write_markdown", "write_page", "write_report"]
+__all__ = [
+    "Findings",
+    "claims_page",
+    "print_report",
+    "write_markdown",
+    "write_page",
+    "write_report",
+]
 
 
 def write_report(
-    records: Iterable[Record], benchmarks: Iterable[Benchmark], folder: Path | str
+    records: Iterable[Record],
+    benchmarks: Iterable[Benchmark],
+    folder: Path | str,
+    claims: Path | None = None,
 ) -> Path:
-    """folder/index.html, and a Markdown page per benchmark with its figures next to it."""
+    """folder/index.html, and a Markdown page per benchmark with its figures next to it.
+
+    `claims` is a file for a Markdown page of what the paper claims and what came out.
+    """
     known, folder = list(records), Path(folder)
     findings = [Findings.of(known, benchmark) for benchmark in benchmarks]
     for each in findings:
         write_markdown(each, folder)
+    if claims is not None:
+        write_text(claims, claims_page(findings))
     return write_page(findings, folder / "index.html", left_out(known, findings))

@@ -40,6 +40,14 @@ def add_grid(ax: Axes, axis: Any = "y") -> None:
     ax.set_axisbelow(True)
 
 
+def _numbered(text: str) -> str:
+    """Matplotlib's ids of markers and clip paths, hashes of their last bits, as numbers."""
+    hashes = dict.fromkeys(re.findall(r"#([mp][0-9a-f]{10})\b", text))
+    for number, each in enumerate(hashes):
+        text = text.replace(each, f"{each[0]}{number}")
+    return text
+
+
 def svg_of(figure: Figure, name: str, alt: str) -> str:
     """SVG text without prologue, date, creator or fixed size; ids start with `name`."""
     file = io.StringIO()
@@ -48,5 +56,6 @@ def svg_of(figure: Figure, name: str, alt: str) -> str:
     text = file.getvalue()
     text = re.sub(r"<metadata>.*?</metadata>\s*", "", text[text.index("<svg") :], flags=re.DOTALL)
     text = re.sub(r' (width|height)="[\d.]+pt"', "", text, count=2)
+    text = _numbered(text)
     text = re.sub(r'(\bid="|url\(#|href="#)', rf"\g<1>{name}-", text)
     return text.replace("<svg ", f'<svg role="img" aria-label="{alt}" ', 1)

@@ -115,21 +115,20 @@ class Findings:
 
 
 def _departures_table(benchmark: Benchmark) -> Table | None:
-    """Where the corrected fidelity departs from the released code."""
-    lines = [
-        [mark.number, mark.path, _value(mark.corrected), _value(mark.published)]
-        for mark in departures(benchmark.settings)
-    ]
-    if not lines:
+    """The settings that are not the same in all fidelities."""
+    marks = list(departures(benchmark.settings))
+    if not marks:
         return None
-    return Table.of(
-        "Where the corrected fidelity departs from the released code",
-        ("number", "setting", "ours", "released code"),
-        lines,
-        text_columns=4,
-        legend="--as-published uses the values of the released code.",
-        folded=True,
-    )
+    columns = ["number", "setting", "corrected", "released code"]
+    lines = [[m.number, m.path, _value(m.corrected), _value(m.published)] for m in marks]
+    legend = "--as-published uses the values of the released code."
+    if any(mark.improved != mark.corrected for mark in marks):
+        columns.append("improved")
+        lines = [[*line, _value(m.improved)] for line, m in zip(lines, marks, strict=True)]
+        legend += " --improved uses our improvements."
+    title = "Where the fidelities differ"
+    options = {"text_columns": len(columns), "legend": legend, "folded": True}
+    return Table.of(title, columns, lines, **options)
 
 
 def _value(value: object) -> str:

@@ -1,6 +1,7 @@
 """headline: the results in sentences; what contradicts the paper comes first.
 
-"Better" is said only of differences that are significant after Holm's correction.
+"Better" is said only of differences that are significant after Holm's correction. Where a run of
+either mechanism was cut off, nothing is said about which is better.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from dynagat.report import wording
 from dynagat.report.attentive import measured_heads
 from dynagat.report.rows import OURS, RIVAL, Row, families, longest
 
-SHORTFALL = 0.01  # distance to the paper's number worth a sentence; relative unless a fraction
+SHORTFALL = 0.01  # distance to the published number worth a sentence; relative unless a fraction
 SIGNIFICANT = 0.05
 
 
@@ -24,7 +25,7 @@ Say = Callable[[list[Row]], Iterable[str]]  # of the rows of one family and data
 def headline(
     benchmark: Benchmark, rows: Sequence[Row], say_more: Say = lambda rows: ()
 ) -> list[str]:
-    """Sentences: lost comparisons, results, shortfalls, other comparisons, unfinished runs.
+    """Sentences: losses, results, shortfalls, the benchmark's own, other comparisons, unfinished.
 
     Args:
         benchmark: the benchmark.
@@ -33,17 +34,34 @@ def headline(
     """
     if not rows:
         return [f"{benchmark.name} has not been run yet."]
-    every = [members for _, members in families(rows)]
-    standard = [members for members in every if members[0].is_standard] or every
-    sentences: list[str] = []
-    groups = [group for family in standard for group in _by_dataset(longest(family))]
-    for say in (_lost, _reached, _short, _equalled, _better, _higher, say_more, _analysed):
-        for members in groups:
-            sentences += [_in_context(sentence, members[0]) for sentence in say(members)]
-    others = len(every) - len(standard)
+    says = (_lost, _reached, _short, say_more, _equalled, _better, _higher, _cut, _analysed)
+    sentences = _sentences(rows, says)
+    others = len(families(rows)) - len(_standard(rows))
     if others:
         sentences.append(f"{wording.count(others, 'table')} of other settings: see below.")
     return sentences + list(_unfinished(rows))
+
+
+def comparisons(rows: Sequence[Row], say_more: Say = lambda rows: ()) -> list[str]:
+    """The sentences of the headline with results, comparisons, and the benchmark's own."""
+    return _sentences(rows, (_reached, _lost, say_more, _equalled, _better, _higher, _cut))
+
+
+def _sentences(rows: Sequence[Row], says: Iterable[Say]) -> list[str]:
+    """What each function says of each family and data set."""
+    groups = [group for family in _standard(rows) for group in _by_dataset(longest(family))]
+    return [
+        _in_context(sentence, members[0])
+        for say in says
+        for members in groups
+        for sentence in say(members)
+    ]
+
+
+def _standard(rows: Sequence[Row]) -> list[list[Row]]:
+    """The families of the fidelities; all families if there are none of them."""
+    every = [members for _, members in families(rows)]
+    return [members for members in every if members[0].is_standard] or every
 
 
 def _by_dataset(family: list[Row]) -> list[list[Row]]:
@@ -56,7 +74,9 @@ def _by_dataset(family: list[Row]) -> list[list[Row]]:
 def _in_context(sentence: str, row: Row) -> str:
     """Preceded by the data set, the fidelity and the caveats that the sentence is about."""
     place = f"on {row.dataset}" if row.dataset else ""
-    family = row.family.replace("as-published", "as the released code does it")
+    family = row.fidelity if row.is_standard else row.family
+    family = family.replace("as-published", "as the released code does it")
+    family = family.replace("improved", "with our improvements", 1)
     family = "" if row.fidelity == "corrected" and row.is_standard else family
     context = "; ".join(word for word in (place, family, *row.caveats.values()) if word)
     if not context:
@@ -77,7 +97,7 @@ def _equalled(members: list[Row]) -> Iterator[str]:
 
 def _not_beaten(members: list[Row]) -> Iterator[str]:
     for title, group in _by_title(members):
-        lost = [row for row in group if row.gain <= 0]
+        lost = [row for row in group if row.gain <= 0 and not row.is_cut]
         if lost:
             worst = min(lost, key=lambda row: row.gain)
             yield _join(_ours(lost), "does not beat", title, _where(lost), f"({_versus(worst)}).")
@@ -87,7 +107,7 @@ def _better(members: list[Row]) -> Iterator[str]:
     """Where GATv2 is significantly better, against every other mechanism."""
     parts: dict[str, list[str]] = {}
     for title, group in _by_title(members):
-        tested = [row for row in group if row.contrast is not None]
+        tested = _comparable(group)
         sure = [row for row in tested if _is_significant(row)]
         if sure:
             words = _join(title, _tally(sure, tested), f"({_correction(sure)})")
@@ -100,7 +120,7 @@ def _higher(members: list[Row]) -> Iterator[str]:
     """Where only its mean is better."""
     parts: dict[str, list[str]] = {}
     for title, group in _by_title(members):
-        tested = [row for row in group if row.contrast is not None]
+        tested = _comparable(group)
         unsure = [row for row in tested if row.gain > 0 and not _is_significant(row)]
         if unsure:
             words = _join(title, _tally(unsure, tested), f"({_uncertainty(unsure)})")
@@ -108,6 +128,21 @@ def _higher(members: list[Row]) -> Iterator[str]:
     side = "higher" if members[0].metric.higher_is_better else "lower"
     for ours, others in parts.items():
         yield f"{ours} is {side} on average than {'; than '.join(others)}."
+
+
+def _cut(members: list[Row]) -> Iterator[str]:
+    """Where nothing is said, since runs were cut off."""
+    parts = [
+        _join(title, _where(cut))
+        for title, group in _by_title(members)
+        if (cut := [row for row in group if row.is_cut])
+    ]
+    if parts:
+        yield f"Not compared with GATv2, because runs were cut off: {'; '.join(parts)}."
+
+
+def _comparable(group: list[Row]) -> list[Row]:
+    return [row for row in group if row.contrast is not None and not row.is_cut]
 
 
 def _is_significant(row: Row) -> bool:
@@ -164,7 +199,7 @@ def _results(group: list[Row]) -> str:
 
 
 def _short(members: list[Row]) -> Iterator[str]:
-    """Where ours is worse than the paper's number."""
+    """Where ours is worse than the published number."""
     parts = [
         _join(title, _where(short), f"({_farthest(short)})")
         for title, group in _by_title(members)
@@ -174,7 +209,7 @@ def _short(members: list[Row]) -> Iterator[str]:
         metric = members[0].metric
         limit = "one point" if metric.is_fraction else "one per cent"
         side = "Below" if metric.higher_is_better else "Above"
-        yield f"{side} the paper's number by more than {limit}: {'; '.join(parts)}."
+        yield f"{side} the published number by more than {limit}: {'; '.join(parts)}."
 
 
 def _farthest(short: list[Row]) -> str:

@@ -11,7 +11,19 @@ from dynagat.report.rows import Row
 
 def notes(benchmark: Benchmark, rows: Sequence[Row]) -> list[str]:
     """Sentences: caveats, tuned settings, standard deviations that are computed differently."""
-    return [*_caveats(rows), *_tuned(benchmark.tuned, rows), *_deviations(rows)]
+    tuned = [
+        sentence
+        for name, members in _by_dataset(rows).items()
+        for sentence in _tuned(benchmark.tuned_on.get(name, benchmark.tuned), members)
+    ]
+    return [*_caveats(rows), *dict.fromkeys(tuned), *_deviations(rows)]
+
+
+def _by_dataset(rows: Sequence[Row]) -> dict[str, list[Row]]:
+    groups: dict[str, list[Row]] = {}
+    for row in rows:
+        groups.setdefault(row.dataset, []).append(row)
+    return groups
 
 
 def _caveats(rows: Sequence[Row]) -> Iterator[str]:
@@ -24,13 +36,14 @@ def _caveats(rows: Sequence[Row]) -> Iterator[str]:
 def _tuned(tuned: Mapping[str, Mapping[str, object]], rows: Sequence[Row]) -> Iterator[str]:
     """Of the mechanisms that have rows."""
     run = {row.mechanism for row in rows}
+    place = f" on {rows[0].dataset}" if rows[0].dataset else ""
     parts = [
         f"{wording.name_of(mechanism)} with {_settings(chosen)}"
         for mechanism, chosen in tuned.items()
         if mechanism in run and chosen
     ]
     if parts:
-        yield f"Tuned for each mechanism on validation data alone: {'; '.join(parts)}."
+        yield f"Tuned for each mechanism{place} on validation data alone: {'; '.join(parts)}."
 
 
 def _settings(chosen: Mapping[str, object]) -> str:

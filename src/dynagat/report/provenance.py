@@ -32,7 +32,7 @@ def _command(benchmark: Benchmark, group: list[Row]) -> str:
     row = group[0]
     words = [first_command(benchmark), f"--mechanism {row.mechanism}", f"--heads {row.heads}"]
     words.append(f"--seeds {wording.ranges([run.seed for run in row.runs])}")
-    words += ["--as-published"] if row.fidelity == "as-published" else []
+    words += [] if row.fidelity == "corrected" else [f"--{row.fidelity}"]
     for name in row.swept:
         values = list(dict.fromkeys(each.swept[name] for each in group))
         words.append(f"--set {name}={wording.ranges(values)}")

@@ -8,15 +8,16 @@ from dynagat.report import wording
 from dynagat.report.parts import Line, Table
 from dynagat.report.rows import OURS, Row
 
-COLUMNS = ("settings", "mechanism", "heads", "paper", "ours", "n", "difference", "p", "p Holm",
+COLUMNS = ("settings", "mechanism", "heads", "published", "ours", "n", "difference", "p", "p Holm",
            "unfinished")  # fmt: skip
 DETAILS = (*COLUMNS[:3], "95% interval", "effect size", "p two-sided", "Welch", "Welch two-sided",
-           "paired", "paired two-sided", "GATv2 heads", "ended", "source of paper")  # fmt: skip
+           "paired", "paired two-sided", "GATv2 heads", "ended", "source")  # fmt: skip
 LEGEND = (
-    "ours: mean ± standard deviation over n seeds. paper: numbers without ± are single runs. p:"
+    "ours: mean ± standard deviation over n seeds. published: numbers without ± are single runs. p:"
     " Student's one-sided test that GATv2 is better than the row's mechanism under the same"
-    " settings, as in the paper. unfinished: runs that did not converge, and runs that failed the"
-    " released code's rule, which are left out."
+    " settings, as in the paper. unfinished: runs that were cut off, which count as better or worse"
+    " for no mechanism; runs that ended at the last round of a fixed number; and runs that failed"
+    " the released code's rule, which are left out."
 )
 DETAILS_LEGEND = (
     "95% interval: bootstrap of the mean. effect size: Hedges' g of GATv2 against the row. Paired"
@@ -108,8 +109,9 @@ def cells(row: Row) -> list[str]:
 def unfinished(row: Row) -> str:
     """ "2 of 10, 3 failed": runs that failed the released code's rule are counted apart."""
     stopped = f"{row.not_converged} of {len(row.counted)}" if row.not_converged else ""
+    fixed = f"{row.at_last_round} at the last round" if row.at_last_round else ""
     failed = f"{row.failed} failed" if row.failed else ""
-    return ", ".join(word for word in (stopped, failed) if word)
+    return ", ".join(word for word in (stopped, fixed, failed) if word)
 
 
 def details(row: Row) -> list[str]:

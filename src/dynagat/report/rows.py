@@ -14,8 +14,8 @@ from functools import cached_property
 from itertools import groupby
 from typing import Any
 
-from dynagat.experiment import Benchmark, Published, Record, as_published
-from dynagat.experiment.settings import departures, values_of
+from dynagat.experiment import Benchmark, Published, Record
+from dynagat.experiment.settings import FIDELITIES, departures, values_of
 from dynagat.metrics import Metric
 from dynagat.report import wording
 from dynagat.significance import Contrast, Sample, bootstrap_interval, contrast, holm
@@ -43,6 +43,7 @@ class Row:
     published: Published | None
     against: int | None = None  # the heads of the GATv2 that `contrast` is about
     contrast: Contrast | None = None  # of GATv2, its `ours`, with this row's mechanism
+    is_cut: bool = False  # whether a run of either was cut off: then neither counts as better
     p_holm: float = math.nan  # Student's, one-sided, corrected by Holm
     num_tests: int = 0  # for how many tests
 
@@ -62,7 +63,7 @@ class Row:
 
     @property
     def is_standard(self) -> bool:
-        """Whether it belongs to one of the two fidelities, without other settings."""
+        """Whether it belongs to one of the fidelities, without other settings."""
         return not self.changed.keys() - self.caveats.keys()
 
     @cached_property
@@ -115,9 +116,15 @@ class Row:
     @property
     def not_converged(self) -> int:
         """Runs that were cut off. A fixed number of rounds does not count, unless it is reduced."""
-        is_shorter = "schedule.max_rounds" in self.budget
         cut = [run for run in self.counted if not run.converged]
-        return sum(is_shorter or not _is_fixed(run) for run in cut)
+        return len(cut) - self.at_last_round
+
+    @property
+    def at_last_round(self) -> int:
+        """Runs that used all of a fixed number of rounds, as the benchmark has it."""
+        if "schedule.max_rounds" in self.budget:
+            return 0
+        return sum(_is_fixed(run) for run in self.counted if not run.converged)
 
     @property
     def failed(self) -> int:
@@ -188,7 +195,7 @@ def _order(row: Row, mechanisms: list[str]) -> tuple[Any, ...]:
         (0, value, "") if isinstance(value, (int, float)) else (1, 0, str(value))
         for value in row.swept.values()
     )
-    family = (bool(row.changed), row.fidelity != "corrected", row.family)
+    family = (not row.is_standard, list(FIDELITIES).index(row.fidelity), row.family)
     mechanism = mechanisms.index(row.mechanism) if is_known else len(mechanisms)
     budget = bool(row.budget), [-row.budget.get(path, 0) for path in BUDGET]  # the longest first
     return *family, swept, mechanism, row.heads, budget
@@ -208,7 +215,7 @@ class _Reader:
         values = values_of(self.benchmark.as_recorded(runs[0]).settings)
         values.pop(HEADS, None)
         base = self.benchmark.base(runs[0].mechanism, values.get("data.dataset"))
-        sides = {"corrected": values_of(base), "as-published": values_of(as_published(base))}
+        sides = {name: values_of(change(base)) for name, change in FIDELITIES.items()}
         marks = [mark.path for mark in departures(base)]
         fidelity = min(sides, key=lambda side: _num_different(values, sides[side], marks))
         swept = {n: v for n in self.swept for path, v in values.items() if _last(path) == n}
@@ -229,7 +236,10 @@ class _Reader:
             heads=runs[0].heads,
             metric=metric,
             runs=runs,
-            published=None if caveats else self._published(runs, values, metric),
+            # Our improvements are not the paper's: they do not stand beside its numbers.
+            published=None
+            if caveats or fidelity == "improved"
+            else self._published(runs, values, metric),
         )
 
     def _published(
@@ -285,4 +295,5 @@ def _against_ours(row: Row, family: list[Row]) -> Row:
         ours, key=lambda each: (each.budget != row.budget, each.heads != row.heads, each.heads)
     )
     tests = contrast(own.values, row.values, row.metric.higher_is_better)
-    return replace(row, against=own.heads, contrast=tests)
+    is_cut = bool(own.not_converged or row.not_converged)
+    return replace(row, against=own.heads, contrast=tests, is_cut=is_cut)

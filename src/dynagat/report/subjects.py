@@ -13,7 +13,7 @@ from dynagat.analysis.attentive import Attentiveness, how_attentive
 from dynagat.analysis.checkpoint import load_into, read_checkpoint, read_data
 from dynagat.analysis.exposed import read_exposed
 from dynagat.data.molecules import Molecule
-from dynagat.experiment import Benchmark, Record, Store, revive
+from dynagat.experiment import Benchmark, Record, Store, fidelity, revive
 from dynagat.experiment.settings import flat, values_of
 from dynagat.experiment.store import StoreError
 from dynagat.report import wording
@@ -140,5 +140,6 @@ def title_of(record: Record, benchmark: Benchmark | None = None) -> str:
     swept = {name for each in published for name in each.settings}
     values = [f"{name}={wording.setting_text(record.setting(name))}" for name in sorted(swept)]
     mechanism = wording.title_of(record.mechanism, record.heads)
-    changed = [] if record.fidelity == "corrected" else [record.fidelity]
+    kind = record.fidelity if benchmark is None else fidelity(benchmark.as_recorded(record))
+    changed = [] if kind == "corrected" else [kind]
     return ", ".join([record.benchmark, mechanism, *values, f"seed {record.seed}", *changed])

@@ -35,6 +35,7 @@ def make_dictionary(
     split: str = "pairs",
     train_share: float = 0.8,
     valid_share: float = 0.5,
+    valid_pairs: str = "shared",
 ) -> Dictionary:
     """All k! permutations, or `num_graphs` random ones if there are more than that.
 
@@ -49,10 +50,16 @@ def make_dictionary(
         valid_share: fraction of the other graphs that are for validation; the rest are for test.
             At 0 the test graphs are also the validation graphs, as in the released code and where
             there is only one other graph (k = 2). At k = 1 the only graph is in all parts.
+        valid_pairs: "own": of the pairs that no training graph has, and which are at least two,
+            `valid_share` are for validation graphs and the others for test graphs; graphs with
+            pairs of both kinds are left out. "shared", and always at k = 2: the other graphs are
+            divided at random.
     """
     if split not in SPLITS:
         raise ValueError(f"split must be one of {', '.join(SPLITS)}, but is {split!r}")
     graphs = _permutations(k, num_graphs, np.random.RandomState(seed))
+    if split == "pairs" and valid_pairs == "own" and valid_share and k > 2:
+        return _with_own_pairs(graphs, k, seed, train_share, valid_share)
     if split == "pairs":
         allowed = _allowed_pairs(k, train_share, random.Random(seed))  # [k, k]
         is_train = allowed[np.arange(k), graphs].all(axis=1)
@@ -70,6 +77,22 @@ def make_dictionary(
     return Dictionary(k, graphs[is_train], valid, test, np.argwhere(~allowed))
 
 
+def _with_own_pairs(
+    graphs: np.ndarray, k: int, seed: int, train_share: float, valid_share: float
+) -> Dictionary:
+    pick = random.Random(seed)
+    held_out = np.argwhere(~_allowed_pairs(k, train_share, pick, most=k * k - 2))
+    pick.shuffle(order := list(range(len(held_out))))
+    num_valid = min(max(1, int(valid_share * len(held_out))), len(held_out) - 1)
+    has_valid, has_test = (
+        (graphs[:, held_out[some, 0]] == held_out[some, 1]).any(axis=1)
+        for some in (order[:num_valid], order[num_valid:])
+    )
+    parts = ~has_valid & ~has_test, has_valid & ~has_test, has_test & ~has_valid
+    train, valid, test = (graphs[part] for part in parts)
+    return Dictionary(k, train, valid, test, held_out)
+
+
 def _pick_share(graphs: np.ndarray, share: float, seed: int) -> np.ndarray:
     """[graphs] of booleans. Equal graphs stay together, so that none is on both sides."""
     rows = list(map(tuple, graphs.tolist()))
@@ -85,9 +108,12 @@ def _permutations(k: int, num_graphs: int, generator: np.random.RandomState) -> 
     return np.stack([generator.permutation(k) for _ in range(num_graphs)])
 
 
-def _allowed_pairs(k: int, train_share: float, pick: random.Random) -> np.ndarray:
+def _allowed_pairs(
+    k: int, train_share: float, pick: random.Random, most: int | None = None
+) -> np.ndarray:
     """[k, k] of booleans: about `train_share` of all permutations use only these pairs."""
     num_allowed = int(train_share ** (1 / k) * k * k)
+    num_allowed = num_allowed if most is None else min(num_allowed, most)
     allowed = np.zeros((k, k), dtype=bool)
     for attribute, value in pick.sample(list(itertools.product(range(k), repeat=2)), num_allowed):
         allowed[attribute, value] = True

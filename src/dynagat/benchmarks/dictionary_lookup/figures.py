@@ -43,18 +43,16 @@ def figure_1(findings: Findings, k: int = 10) -> str | None:
         return svg_of(figure, "figure-1", "Attention of each query to each key: GAT next to GATv2")
 
 
-def figure_3(findings: Findings) -> str | None:
+def figure_3(findings: Findings, *, improved: bool = False) -> str | None:
     """Accuracy over k = 4..20; None if there are no such records."""
     curves = [("gatv2", 1), ("gat", 1), ("gat", 8), ("dpgat", 1)]
-    alt = "Train and test accuracy over k, ours and the paper's"
-    return _accuracy_figure(findings, curves, range(4, 21), "Figure 3", alt)
+    return _accuracy_figure(findings, curves, range(4, 21), "Figure 3", improved)
 
 
-def gin_figure(findings: Findings) -> str | None:
+def gin_figure(findings: Findings, *, improved: bool = False) -> str | None:
     """Accuracy of GIN and GATv2 over k = 10..70; None if there are no such records."""
-    alt = "Train and test accuracy of GIN and GATv2 over k, ours and the paper's"
     curves = [("gatv2", 1), ("gin", 1)]
-    return _accuracy_figure(findings, curves, range(10, 71, 10), "GIN figure", alt)
+    return _accuracy_figure(findings, curves, range(10, 71, 10), "GIN figure", improved)
 
 
 def _first_family(rows: Sequence[Row]) -> list[Row]:
@@ -76,9 +74,14 @@ def _pair(rows: list[Row], k: int) -> tuple[Record, Record] | None:
 
 
 def _accuracy_figure(
-    findings: Findings, curves: list[Curve], ks: range, where: str, alt: str
+    findings: Findings, curves: list[Curve], ks: range, where: str, improved: bool
 ) -> str | None:
-    shown = {metric: _select(findings.rows_of(metric), ks, curves) for metric, *_ in LINES}
+    """Of the improved fidelity, or of another one beside the paper's numbers."""
+    known = {
+        metric: [r for r in findings.rows_of(metric) if (r.fidelity == "improved") == improved]
+        for metric, *_ in LINES
+    }
+    shown = {metric: _select(rows, ks, curves) for metric, rows in known.items()}
     if not any(shown.values()):
         return None
     with matplotlib.rc_context(STYLE):
@@ -89,13 +92,17 @@ def _accuracy_figure(
             for metric, line, marker in LINES:
                 ours = [row for row in shown[metric] if (row.mechanism, row.heads) == curve]
                 _ours(ax, ours, line, marker)
-                _papers(ax, findings.benchmark, curve, metric, where, marker)
+                if not improved:
+                    _papers(ax, findings.benchmark, curve, metric, where, marker)
             _frame(ax, curve, ks)
         family = next(row.family for each in shown.values() for row in each)
         suffix = "" if family == "corrected" else f" ({family})"
         figure.supxlabel(f"k, the number of keys and queries{suffix}", fontsize=9, color=INK)
-        _legend(figure)
-        return svg_of(figure, where.lower().replace(" ", "-"), alt)
+        _legend(figure, has_paper=not improved)
+        name = where.lower().replace(" ", "-") + ("-improved" if improved else "")
+        names = wording.listed(list(dict.fromkeys(wording.name_of(each) for each, _ in curves)))
+        alt = f"Train and test accuracy of {names} over k"
+        return svg_of(figure, name, alt if improved else f"{alt}, ours and the paper's")
 
 
 def _select(rows: list[Row], ks: range, curves: list[Curve]) -> list[Row]:
@@ -145,7 +152,7 @@ def _frame(ax: Axes, curve: Curve, ks: range) -> None:
     add_grid(ax)
 
 
-def _legend(figure: Figure) -> None:
+def _legend(figure: Figure, has_paper: bool) -> None:
     plain: dict[str, Any] = {"color": INK, "linewidth": 1.4, "markersize": 3}
     hollow: dict[str, Any] = {"linestyle": "none", "color": "none", "markeredgecolor": INK}
     handles = [
@@ -153,7 +160,7 @@ def _legend(figure: Figure) -> None:
         Line2D([], [], linestyle="--", marker="^", label="train, ours", **plain),
         Line2D([], [], marker="o", markersize=6, label="test, paper", **hollow),
         Line2D([], [], marker="^", markersize=5, label="train, paper", **hollow),
-    ]
+    ][: 4 if has_paper else 2]
     figure.legend(
         handles=handles, loc="outside upper center", ncols=4, frameon=False, fontsize=8,
         handlelength=2, columnspacing=0.9, handletextpad=0.4,

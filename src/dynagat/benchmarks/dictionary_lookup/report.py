@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from dynagat.benchmarks.dictionary_lookup.explorer import explorer
 from dynagat.benchmarks.dictionary_lookup.figures import figure_1, figure_3, gin_figure
@@ -16,6 +16,11 @@ CAPTIONS = {
     " standard deviation; hollow markers are the paper's.",
     gin_figure: "The appendix's figure of GIN, which has no attention, next to GATv2.",
 }
+IMPROVED = {
+    figure_3: "Figure 3 with our improvements F1 and F2 for all mechanisms, which the paper does"
+    " not have.",
+    gin_figure: "The figure of GIN with our improvements F1 and F2.",
+}
 
 
 def extras(findings: Findings) -> Extras:
@@ -24,7 +29,14 @@ def extras(findings: Findings) -> Extras:
         for draw, caption in CAPTIONS.items():
             svg = draw(findings)
             if svg is not None:
-                name = draw.__name__.replace("_", "-")
-                yield Figure(name, svg, caption, is_wide=draw is figure_1)
+                yield Figure(_name(draw), svg, caption, is_wide=draw is figure_1)
+        for draw, caption in IMPROVED.items():
+            svg = draw(findings, improved=True)
+            if svg is not None:
+                yield Figure(f"{_name(draw)}-improved", svg, caption)
 
     return Extras(draw_all)
+
+
+def _name(draw: Callable[..., str | None]) -> str:
+    return draw.__name__.replace("_", "-")

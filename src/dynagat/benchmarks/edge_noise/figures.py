@@ -1,4 +1,4 @@
-"""Figure 4 with its p-values, and the attention on noise edges, as SVG text.
+"""Figure 4 with its p-values and slopes, and the attention on noise edges, as SVG text.
 
 One panel per data set and fidelity. Hollow markers are the paper's.
 """
@@ -18,6 +18,7 @@ from matplotlib.lines import Line2D
 
 from dynagat.benchmarks.edge_noise.attention import NoiseAttention, noise_attention
 from dynagat.benchmarks.edge_noise.published import P_VALUES
+from dynagat.benchmarks.edge_noise.slope import STEP, declines
 from dynagat.report import wording
 from dynagat.report.drawing import INK, STYLE, add_grid, svg_of
 from dynagat.report.findings import Findings
@@ -52,27 +53,28 @@ class Panel:
 
 
 def figure_4(findings: Findings) -> str | None:
-    """Accuracy over noise, GATv2's p-values against GAT below; None without records."""
+    """Accuracy over noise; below, GATv2's p-values against GAT and the slopes of all seeds."""
     shown = panels(findings)
     if not shown:
         return None
     columns = min(2, len(shown))
     lines = math.ceil(len(shown) / columns)
     with matplotlib.rc_context(STYLE):
-        figure = Figure(figsize=(5.0, 3.5 * lines + 0.5), layout="constrained")
-        axes = figure.subplots(2 * lines, columns, height_ratios=(1.9, 1) * lines, squeeze=False)
+        figure = Figure(figsize=(5.0, 4.5 * lines + 0.5), layout="constrained")
+        heights = (1.9, 1, 0.9) * lines
+        axes = figure.subplots(3 * lines, columns, height_ratios=heights, squeeze=False)
         for index in range(columns * lines):
             line, column = divmod(index, columns)
-            pair = axes[2 * line][column], axes[2 * line + 1][column]
+            places = [axes[3 * line + part][column] for part in range(3)]
             if index < len(shown):
-                _accuracy(pair[0], shown[index])
-                _p_values(pair[1], shown[index])
+                for draw, ax in zip((_accuracy, _p_values, _slopes), places, strict=True):
+                    draw(ax, shown[index])
             else:
-                for ax in pair:
+                for ax in places:
                     ax.set_axis_off()
         every = [row for panel in shown for row in panel.rows]
         _legend(figure, every, has_paper=any(map(_has_paper, shown)))
-        return svg_of(figure, "figure-4", "Test accuracy and p-values over noise")
+        return svg_of(figure, "figure-4", "Test accuracy and p-values over noise, and slopes")
 
 
 def figure_4_caption(findings: Findings) -> str:
@@ -85,7 +87,9 @@ def figure_4_caption(findings: Findings) -> str:
     sentences = [
         "Figure 4. Test accuracy as random edges are added, and the one-sided p of GATv2 against"
         " GAT without correction (log scale; below the dashed line it is under 0.05). Lines are"
-        f" means over seeds, bands {wording.listed([bands[e] for e in bands if e in fidelities])}.",
+        f" means over seeds, bands {wording.listed([bands[e] for e in bands if e in fidelities])}."
+        " Bottom: the slope of each seed's accuracy over noise, in points for 0.1 added edges per"
+        " edge, its mean, and the paired two-sided p against GATv2 after Holm's correction.",
     ]
     if any(map(_has_paper, shown)):
         sentences.append(
@@ -227,6 +231,28 @@ def _p_values(ax: Axes, panel: Panel) -> None:
     _frame(ax)
     ax.set_ylabel("p against GAT")
     ax.set_xlabel(XLABEL)
+
+
+def _slopes(ax: Axes, panel: Panel) -> None:
+    """The slope of each seed, and their mean, with the p of the test against GATv2."""
+    every = declines(panel.rows)
+    if not every:
+        ax.set_axis_off()
+        return
+    labels = []
+    for place, each in enumerate(every):
+        values = [100 * STEP * slope for slope in each.slopes.values()]
+        colour = wording.colour_of(each.row.mechanism)
+        gid = f"slope-{panel.dataset}-{each.row.fidelity}-{each.row.mechanism}-{each.row.heads}"
+        ax.plot(values, [place] * len(values), "o", markersize=2.5, alpha=0.5, color=colour,
+                gid=gid)  # fmt: skip
+        ax.plot(100 * STEP * each.sample.mean, place, "|", markersize=11, color=colour)
+        p = f", {wording.p_equals(each.p_holm)}" if math.isfinite(each.p_holm) else ""
+        labels.append(f"{wording.name_of(each.row.mechanism)}{p}")
+    ax.set_yticks(range(len(every)), labels, fontsize=7)
+    ax.set_ylim(len(every) - 0.5, -0.5)
+    ax.set_xlabel("slope, points per 0.1")
+    add_grid(ax)
 
 
 def _points(ax: Axes, points: list[tuple[float, float]], gid: str) -> None:

@@ -1,4 +1,4 @@
-"""What the report adds for edge noise: Figure 4, attention on noise edges, and the answer."""
+"""What the report adds for edge noise: Figure 4, slopes, attention on noise, and the answers."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ from dynagat.benchmarks.edge_noise.figures import (
     noise_figure,
     noise_figure_caption,
 )
+from dynagat.benchmarks.edge_noise.slope import robustness, slope_table
 from dynagat.report.findings import Findings
 from dynagat.report.parts import Extras, Figure
-from dynagat.report.rows import families
+from dynagat.report.rows import Row, families
 
 CAPTIONS = {figure_4: figure_4_caption, noise_figure: noise_figure_caption}
 
@@ -25,5 +26,10 @@ def extras(findings: Findings) -> Extras:
             if svg is not None:
                 yield Figure(draw.__name__.replace("_", "-"), svg, caption(findings))
 
-    tables = [table for _, family in families(findings.rows) if (table := noise_table(family))]
-    return Extras(draw_figures, tuple(tables), answers)
+    def say(rows: list[Row]) -> Iterator[str]:
+        yield from robustness(rows)
+        yield from answers(rows)
+
+    every = [family for _, family in families(findings.rows)]
+    tables = [make(family) for family in every for make in (slope_table, noise_table)]
+    return Extras(draw_figures, tuple(table for table in tables if table), say)
