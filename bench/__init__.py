@@ -1,7 +1,7 @@
 """bench: speed and memory of dynagat's layers compared with PyG, compiled PyG and DGL.
 
     python -m bench             measure everything in docs/performance.md, then write that page
-    python -m bench --quick     the same on small graphs, in under two minutes
+    python -m bench --quick     Cora, PubMed, one large graph; the rest on small graphs; two minutes
     python -m bench --demo      one dynagat layer compared with PyG's
 
 An interrupted run keeps its results, and the next run continues from there. DGL is measured if it

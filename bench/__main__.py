@@ -98,8 +98,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     )
     write_report(ledger, path)
     if options.quick:
-        log("these graphs are small; the goals apply to the full run")
-    print(goals_table(ledger))
+        log("most of these graphs are small; the goals apply to the full run")
+    print(render_readme(ledger) if options.quick else goals_table(ledger))
 
 
 if __name__ == "__main__":

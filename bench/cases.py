@@ -5,11 +5,22 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
-from bench.graphs import Dictionaries, Hub, Molecules, PowerLaw, Products, Recipe, Uniform
+from bench.graphs import (
+    Dictionaries,
+    Hub,
+    Hubs,
+    Molecules,
+    PowerLaw,
+    Products,
+    Recipe,
+    Uniform,
+)
+from bench.lessons import KARATE, MOLECULES, Dataset
+from bench.synthetic_programs import Programs
 
 SHAPES = ((8, 32), (8, 8), (1, 64), (1, 256))  # H, C
 # Fields of Case that older records lack: they are left out of a description at their default.
-ADDED_LATER = ("batch_size", "pass_seeds", "string_ids", "benchmark")
+ADDED_LATER = ("batch_size", "pass_seeds", "string_ids", "benchmark", "dropout")
 ALL = ("pyg", "compiled", "dgl", "dynagat")
 
 
@@ -46,7 +57,8 @@ class Case:
     batch_size: int = 0  # sampling: number of seeds, or of roots of walks
     pass_seeds: int = 0  # sampling: number of seeds of a whole epoch; 0: none is measured
     string_ids: bool = False  # import: whether node ids are strings, not numbers
-    benchmark: str = ""  # training: the benchmark whose network, sampler and task are used
+    benchmark: str = ""  # training, links: the benchmark whose network, sampler and task are used
+    dropout: float = 0.0  # first five minutes: of features and of attention weights
 
     def describe(self) -> dict[str, Any]:
         """As read back from JSON; equal descriptions mean the same case."""
@@ -64,11 +76,14 @@ class Case:
 class Sizes:
     """The sizes in which the full run and the quick run differ."""
 
+    large: tuple[PowerLaw, tuple[tuple[int, int], ...]]  # of the group "layers"; with its shapes
     arxiv: PowerLaw
     even: Uniform
     dense: Uniform
     even_dense: Uniform
     hub_degree: int
+    num_hubs: int  # of the graph with several, each of a tenth of that degree
+    first_five: tuple[Dataset, ...]
     batches: dict[str, Recipe]
     shapes: tuple[tuple[int, int], ...]
     products: Products
@@ -76,18 +91,36 @@ class Sizes:
     roots: int
     tables: Uniform
     training: dict[str, Recipe]  # by the name of the benchmark
+    links: dict[str, Recipe]  # the same
+    programs: Programs
     compiled: tuple[str, ...]  # names of the cases that measure compiled PyG; "*": all
     huge_pages: tuple[bool, ...]
     effort: Effort
 
 
+FIRST_FIVE = (
+    Dataset(KARATE, 34, 156),
+    Dataset("cora", 2_708, 10_556),
+    Dataset("citeseer", 3_327, 9_104),
+    Dataset("pubmed", 19_717, 88_648),
+    Dataset("amazon-photo", 7_650, 238_162),
+    Dataset("amazon-computers", 13_752, 491_722),
+    Dataset(MOLECULES, 1_293, 2_400),
+)
 TRAINING_EFFORT = Effort(seconds=300.0, fewest=24, most=48)
+LINKS: dict[str, dict[str, Any]] = {  # by the name of the benchmark
+    "ogbl-collab": {"group": "links", "heads": 8, "channels": 8},
+    "ogbl-citation2": {"group": "sampled links", "heads": 8, "channels": 32},
+}
 FULL = Sizes(
+    large=(PowerLaw(), SHAPES),
     arxiv=PowerLaw(),
     even=Uniform(),
     dense=Uniform(20_000, 12_000_000),
     even_dense=Uniform(169_343, 12_000_000),
     hub_degree=1_000_000,
+    num_hubs=10,
+    first_five=FIRST_FIVE,
     batches={
         "molecules": Molecules(),
         "dictionary-10": Dictionaries(k=10),
@@ -99,17 +132,25 @@ FULL = Sizes(
     roots=20_000,  # per step of ogbn-arxiv, in the code of the paper
     tables=Uniform(1_000_000, 5_000_000),
     training={"ogbn-products": Products(), "ogbn-proteins": Products(132_534, 79_122_504)},
+    links={
+        "ogbl-collab": Products(235_868, 2_358_104),
+        "ogbl-citation2": Products(2_927_963, 60_775_990),
+    },
+    programs=Programs(),
     compiled=("*",),
     huge_pages=(False, True),
     effort=Effort(),
 )
 
 QUICK = Sizes(
+    large=(PowerLaw(), ((8, 8),)),
     arxiv=PowerLaw(10_000, 150_000),
     even=Uniform(20_000, 300_000),
     dense=Uniform(2_000, 600_000),
     even_dense=Uniform(20_000, 600_000),
     hub_degree=100_000,
+    num_hubs=10,
+    first_five=tuple(data for data in FIRST_FIVE if data.name in ("cora", "pubmed")),
     batches={"molecules": Molecules(300), "dictionary-10": Dictionaries(128)},
     shapes=((8, 32), (8, 8)),
     products=Products(40_000, 2_000_000),
@@ -117,7 +158,9 @@ QUICK = Sizes(
     roots=1_000,
     tables=Uniform(20_000, 100_000),
     training={},
-    compiled=("gatv2-8x8",),
+    links={"ogbl-collab": Products(5_000, 50_000)},
+    programs=Programs(4, tokens=200, inner=200, names=80),
+    compiled=("cora-gatv2-dropout",),
     huge_pages=(False,),
     effort=Effort(seconds=1.0, fewest=3, most=5, first_step=100.0),
 )
@@ -128,16 +171,21 @@ def make_cases(sizes: Sizes) -> list[Case]:
     effort = {"effort": sizes.effort}
     shapes = [{"heads": heads, "channels": channels, **effort} for heads, channels in sizes.shapes]
     two = [shape for shape in shapes if shape["heads"] * shape["channels"] in (256, 64)][:2]
-    arxiv, first = sizes.arxiv, shapes[0]
+    arxiv, first, (large, large_shapes) = sizes.arxiv, shapes[0], sizes.large
     batched = [{"heads": heads, "channels": 128 // heads, **effort} for heads in (1, 8)]
     cases = [
-        *(_case("gatv2", "layers", arxiv, shape) for shape in shapes),
+        *_first_cases(sizes),
+        *(
+            _case("gatv2", "layers", large, {"heads": heads, "channels": channels, **effort})
+            for heads, channels in large_shapes
+        ),
         *(
             _case("floor", "floor", arxiv, shape | {"huge_pages": huge}, "-huge" if huge else "")
             for huge in sizes.huge_pages
             for shape in shapes
         ),
         _case("memory", "memory", arxiv, first),
+        _case("streamed", "streamed", arxiv, first | {"contenders": ("reference", "streamed")}),
         *(
             _case(name, "batches", graph, shape | {"contenders": (*ALL, "dynagat, new graph")})
             for name, graph in sizes.batches.items()
@@ -157,6 +205,8 @@ def make_cases(sizes: Sizes) -> list[Case]:
         *_import_cases(sizes),
         *_training_cases(sizes),
         *_relational_cases(sizes),
+        *_link_cases(sizes),
+        *_program_cases(sizes),
     ]
     compiled = [case.name for case in cases if "*" in sizes.compiled or case.name in sizes.compiled]
     return [replace(case, compiles=case.name in compiled) for case in cases]
@@ -167,12 +217,34 @@ def _case(name: str, group: str, graph: Recipe, settings: dict[str, Any], end: s
     return Case(name=f"{name}-{shape}{end}", group=group, graph=graph, **settings)
 
 
+def _first_cases(sizes: Sizes) -> list[Case]:
+    """Each real graph with both mechanisms, without and with dropout."""
+    effort = replace(sizes.effort, seconds=sizes.effort.seconds / 2, fewest=5, most=15)
+    contenders = (*ALL, "dynagat, F.dropout")
+    return [
+        Case(
+            name=f"{data.name}-{mechanism}{'-dropout' if dropout else ''}",
+            group="first-five",
+            graph=data,
+            mechanism=mechanism,
+            channels=8,
+            contenders=contenders if dropout else ALL,
+            dropout=dropout,
+            effort=effort,
+        )
+        for data in sizes.first_five
+        for mechanism in ("gat", "gatv2")
+        for dropout in (0.0, 0.6)
+    ]
+
+
 def _degree_cases(sizes: Sizes) -> list[Case]:
     even, degree = sizes.even, sizes.hub_degree
     graphs: dict[str, tuple[Recipe, Recipe]] = {
         "dense": (sizes.dense, sizes.even_dense),
         "query-hub": (Hub(even.num_nodes, even.num_edges, degree, "query"), even),
         "key-hub": (Hub(even.num_nodes, even.num_edges, degree, "key"), even),
+        "hubs": (Hubs(even.num_nodes, even.num_edges, sizes.num_hubs, degree // 10), even),
     }
     settings = {"heads": 8, "channels": 8, "effort": sizes.effort}
     return [
@@ -214,5 +286,31 @@ def _relational_cases(sizes: Sizes) -> list[Case]:
     settings |= {"heads": 8, "channels": 16, "contenders": ("dynagat", "pyg"), "in_dim": 15}
     return [
         Case(name=f"qm9-{mechanism}", mechanism=mechanism, effort=sizes.effort, **settings)
+        for mechanism in ("gatv2", "gat")
+    ]
+
+
+def _link_cases(sizes: Sizes) -> list[Case]:
+    effort = replace(sizes.effort, seconds=8 * sizes.effort.seconds)
+    settings = {"contenders": ("dynagat", "pyg"), "effort": effort}
+    return [
+        Case(
+            name=f"{benchmark}-{mechanism}",
+            graph=graph,
+            mechanism=mechanism,
+            benchmark=benchmark,
+            **LINKS[benchmark],
+            **settings,
+        )
+        for benchmark, graph in sizes.links.items()
+        for mechanism in ("gatv2", "gat")
+    ]
+
+
+def _program_cases(sizes: Sizes) -> list[Case]:
+    settings = {"group": "programs", "graph": sizes.programs, "heads": 8, "channels": 12}
+    settings |= {"contenders": ("dynagat", "pyg"), "in_dim": 64, "effort": sizes.effort}
+    return [
+        Case(name=f"varmisuse-{mechanism}", mechanism=mechanism, **settings)
         for mechanism in ("gatv2", "gat")
     ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -13,10 +14,11 @@ from torch import Generator, Tensor, nn
 import dynagat
 from bench.cases import Case
 from bench.isolation import CannotRun, check_memory, reason_of
+from dynagat.ops import devices
 
 # Peak memory of a training step, in units of E·H·C floats. Upper estimates, to decide beforehand
 # whether a contender fits into memory; docs/performance.md has measured values.
-PEAK = {"pyg": 6.6, "compiled": 2.0, "dgl": 6.6}
+PEAK = {"pyg": 6.6, "compiled": 2.0, "dgl": 6.6, "reference": 6.6}
 
 # By mechanism: PyG's name of a parameter -> the name in the other library, where they differ.
 DYNAGAT_NAMES = {
@@ -124,12 +126,20 @@ def start_dynagat_on_new_graphs(case: Case, inputs: Inputs) -> Contender:
     return _contender(layer, case, inputs, DYNAGAT_NAMES[case.mechanism], inputs.edge_index.clone)
 
 
+def start_implementation(name: str, case: Case, inputs: Inputs) -> Contender:
+    """dynagat's layer with this implementation of the ops, in this process from now on."""
+    devices.forced = name
+    return start_dynagat(case, inputs)
+
+
 CONTENDERS: Mapping[str, Callable[[Case, Inputs], Contender]] = {
     "pyg": start_pyg,
     "compiled": start_compiled,
     "dgl": start_dgl,
     "dynagat": start_dynagat,
     "dynagat, new graph": start_dynagat_on_new_graphs,
+    "reference": partial(start_implementation, "reference"),
+    "streamed": partial(start_implementation, "streamed"),
 }
 
 

@@ -87,9 +87,12 @@ def _summarise(summary: Summary, values: list[float | None]) -> float | None:
 
 EAGER = Ratio("PyG eager / dynagat", "pyg", "dynagat", "step")
 COMPILED = Ratio("PyG compiled / dynagat", "compiled", "dynagat", "step")
+EAGER_EPOCH = Ratio("PyG eager / dynagat", "pyg", "dynagat", "epoch")
+COMPILED_EPOCH = Ratio("PyG compiled / dynagat", "compiled", "dynagat", "epoch")
 FLOOR = Ratio("attention / gather floor", "dynagat", "floor", "attention")
 EAGER_MEMORY = Ratio("PyG eager / dynagat", "pyg", "dynagat", "memory")
 COMPILED_MEMORY = Ratio("PyG compiled / dynagat", "compiled", "dynagat", "memory")
+STREAMED_MEMORY = Ratio("reference / streamed", "reference", "streamed", "memory")
 DEGREES = Ratio("time per edge / that of the even graph", "uneven", "even", "attention")
 BUILD = Ratio("building the graph / forward pass of a layer", "graph", "layer", "build")
 THREADS = Ratio("one thread / two threads", "1 thread", "2 threads", "attention")
@@ -107,9 +110,15 @@ IMPORTERS = ("dynagat", "dynagat, to a folder")
 IMPORT_SECONDS = Highest("time", IMPORTERS, "seconds")
 IMPORT_MEMORY = Highest("peak memory / size of the arrays", IMPORTERS, "peak over arrays")
 GEMM = Ratio("products / product of large matrices", "dynagat", "machine", "flops")
+LINK_TIME = Ratio("time, PyG eager / dynagat", "pyg", "dynagat", "step")
+LINK_MEMORY = Ratio("peak memory, PyG eager / dynagat", "pyg", "dynagat", "memory")
 EPOCH = Highest("epoch of QM9", ("dynagat",), "epoch")
 
 GOALS = (
+    Goal("first-five", EAGER_EPOCH, geometric_mean, "≥", 5),
+    Goal("first-five", EAGER_EPOCH, min, "≥", 2.5),
+    Goal("first-five", COMPILED_EPOCH, geometric_mean, "≥", 3),
+    Goal("first-five", COMPILED_EPOCH, min, "≥", 1.5),
     Goal("layers", EAGER, geometric_mean, "≥", 16),
     Goal("layers", EAGER, min, "≥", 11),
     Goal("layers", COMPILED, geometric_mean, "≥", 10),
@@ -117,6 +126,7 @@ GOALS = (
     Goal("floor", FLOOR, max, "≤", 1.5),
     Goal("memory", EAGER_MEMORY, min, "≥", 13),
     Goal("memory", COMPILED_MEMORY, min, "≥", 3.5),
+    Goal("streamed", STREAMED_MEMORY, min, "≥", 5),
     Goal("batches", EAGER, min, "≥", 8),
     Goal("batches", COMPILED, min, "≥", 3),
     Goal("degrees", DEGREES, max, "≤", 1.5),
@@ -132,4 +142,8 @@ GOALS = (
     Goal("relational", EAGER, min, "≥", 4),
     Goal("relational", EPOCH, max, "≤", 90, " s"),
     Goal("relational", GEMM, min, "≥", 0.8),
+    Goal("links", LINK_TIME, min, "≥", 5),
+    Goal("links", LINK_MEMORY, min, "≥", 5),
+    Goal("programs", EAGER, min, "≥", 4),
+    Goal("programs", EAGER_MEMORY, min, "≥", 4),
 )

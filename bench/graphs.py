@@ -118,6 +118,25 @@ class Hub(Recipe):
 
 @final
 @dataclass(frozen=True)
+class Hubs(Recipe):
+    """The even graph, except that each of the first nodes is the query of `hub_degree` edges, and
+    the key of as many others."""
+
+    num_nodes: int = 169_343
+    num_edges: int = 2_484_941
+    num_hubs: int = 10
+    hub_degree: int = 100_000
+
+    def draw(self, generator: Generator) -> Tensor:
+        edges = torch.randint(self.num_nodes, (2, self.num_edges), generator=generator)
+        hub = torch.arange(self.num_hubs).repeat_interleave(self.hub_degree)
+        edges[1, : len(hub)] = hub
+        edges[0, -len(hub) :] = hub
+        return edges[:, torch.randperm(self.num_edges, generator=generator)]
+
+
+@final
+@dataclass(frozen=True)
 class Molecules(Recipe):
     """A batch of random trees with one or two ring closures and a self-loop at each atom."""
 

@@ -14,10 +14,13 @@ from torch import Generator, Tensor
 
 from bench.cases import Case
 from bench.contenders import Contender, draw_inputs, start, start_dynagat
+from bench.first_five import measure_epochs
 from bench.graphs import Recipe
 from bench.importing import measure_import
 from bench.isolation import OutOfTime, reason_of, time_limit
+from bench.links import measure_links
 from bench.memory import measure_memory
+from bench.programs import measure_programs
 from bench.records import Entry, Record
 from bench.relational import measure_molecules
 from bench.sampling import (
@@ -42,7 +45,7 @@ THREADS = (1, 2)
 
 
 def measure(case: Case) -> Entry:
-    """All records of a case. Memory, import and training start their own processes."""
+    """All records of a case. Some groups start their own processes."""
     begin = time.perf_counter()
     records = tuple(MEASURES[case.group](case))
     seconds = round(time.perf_counter() - begin, 1)
@@ -190,9 +193,11 @@ def _draw_once(draw: Draw, case: Case, random_seed: int) -> tuple[float, int]:
 
 
 MEASURES: Mapping[str, Callable[[Case], Iterator[Record]]] = {
+    "first-five": measure_epochs,
     "layers": measure_layers,
     "floor": measure_floor,
     "memory": measure_memory,
+    "streamed": measure_memory,
     "batches": measure_layers,
     "degrees": measure_degrees,
     "build": measure_build,
@@ -205,6 +210,9 @@ MEASURES: Mapping[str, Callable[[Case], Iterator[Record]]] = {
     "import": measure_import,
     "training": measure_training,
     "relational": measure_molecules,
+    "links": measure_links,
+    "sampled links": measure_links,
+    "programs": measure_programs,
 }
 
 

@@ -47,7 +47,7 @@ def memory_of_steps(case: Case, name: str) -> tuple[int, int]:
     contender.step(contender.prepare())
     contender = start(name, case, draw_inputs(case))
     edges = contender.prepare()
-    if name == "dynagat":
+    if name in ("dynagat", "reference", "streamed"):
         edges = Graph.from_edge_index(edges, case.graph.num_nodes)
     if name == "compiled":
         with time_limit(case.effort.first_step):

@@ -1,4 +1,4 @@
-"""Training on molecules: a step of the QM9 network, beside the same network on PyG's parts.
+"""Training with relations: a step of the QM9 network, beside the same network on PyG's parts.
 
 PyG has no GATv2 with relations and one softmax over all of them. The peer is written as PyG's own
 layers are: one linear map of all nodes for all relations, rows gathered per edge, PyG's softmax and
@@ -8,7 +8,7 @@ PyG's scatter. (PyG's RGATConv gathers a matrix per edge: 10 GB for one batch of
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Generator, Tensor, nn
@@ -19,7 +19,7 @@ from bench.isolation import reason_of
 from bench.records import Record
 from bench.trials import Trial, seconds_of, time_trials
 from dynagat.benchmarks.qm9 import QM9
-from dynagat.data.collection import GraphCollection, Pack
+from dynagat.data.collection import GraphCollection
 from dynagat.graph import Graph
 from dynagat.nn.averaged import AveragedNetwork
 from dynagat.prediction.graphs import GraphPrediction, GraphProblem
@@ -31,46 +31,75 @@ PRODUCTS = ("aten::mm", "aten::addmm")
 ATTENTION = ("_Attend", "_AttendBackward")
 
 
+@dataclass(frozen=True)
+class Workload:
+    """A batch, and networks that are trained on it. `make` makes ours."""
+
+    make: Callable[[], AveragedNetwork]
+    run: Callable[[nn.Module], Tensor]  # the network's output
+    loss: Callable[[nn.Module], Tensor]
+    mechanism: str
+
+    def network(self, name: str) -> AveragedNetwork:
+        """Ours; as "pyg", with PyG's parts in place of our layers, and with the same weights.
+
+        Ours may compute layers again in the backward pass; the peer keeps what autograd keeps.
+        """
+        torch.manual_seed(0)
+        network = self.make()
+        if name == "pyg":
+            network.recompute = False
+            for layer in network.layers:
+                layer.conv = RelationalPyG(layer.conv, self.mechanism)  # pyright: ignore
+        return network
+
+    def step(self, name: str) -> Step:
+        return Step(self.network(name), self.loss)
+
+
 def measure_molecules(case: Case) -> Iterator[Record]:
     """A whole training step of both networks; what share of ours is products and attention."""
-    prediction = draw_prediction(case)
-    pack = next(prediction.batches(Generator().manual_seed(0)))
+    for record in compare_steps(case, molecules(case)):
+        yield record
+        if (record.contender, record.quantity) == ("dynagat", "step") and record.values:
+            steps_per_epoch = TRAINING_MOLECULES / case.graph.num_graphs
+            yield Record.rounded("dynagat", "epoch", [steps_per_epoch * record.median])
+    yield Record.rounded("machine", "flops", [_peak()])
+
+
+def compare_steps(case: Case, work: Workload) -> Iterator[Record]:
+    """Times of a training step of the contenders in turns, and how they differ."""
     steps, trials, durations = {}, {}, {}
-    for name, make in (("dynagat", make_ours), ("pyg", make_pyg)):
+    for name in case.contenders:
         try:
-            steps[name] = Step(make(case, prediction.problem), prediction, pack)
+            steps[name] = work.step(name)
             durations[name] = steps[name].timed()
             trials[name] = Trial(lambda _, step=steps[name]: step())
         except Exception as error:
             yield Record(name, "step", reason=reason_of(error))
-    yield Record.rounded("pyg", "difference", [_difference(case, prediction, pack)])
-    for record in time_trials("step", trials, durations, case.effort):
-        yield record
-        if record.contender == "dynagat":
-            steps_per_epoch = TRAINING_MOLECULES / case.graph.num_graphs
-            yield Record.rounded("dynagat", "epoch", [steps_per_epoch * record.median])
+    yield Record.rounded("pyg", "difference", [_difference(work)])
+    yield from time_trials("step", trials, durations, case.effort)
     if "dynagat" in steps:
         yield from _shares(steps["dynagat"])
-    yield Record.rounded("machine", "flops", [_peak()])
 
 
 @torch.no_grad()
-def _difference(case: Case, prediction: GraphPrediction, pack: Pack) -> float:
+def _difference(work: Workload) -> float:
     """Of the outputs with equal weights, relative to the largest."""
-    networks = (make(case, prediction.problem).eval() for make in (make_ours, make_pyg))
-    ours, theirs = (prediction.run(each, pack) for each in networks)
-    return float((ours - theirs).abs().max() / theirs.abs().max())
+    ours, theirs = (work.run(work.network(name).eval()) for name in ("dynagat", "pyg"))
+    known = theirs.isfinite()  # missing candidates have -inf
+    return float((ours - theirs)[known].abs().max() / theirs[known].abs().max())
 
 
 class Step:
-    """One training step on a batch."""
+    """One training step."""
 
-    def __init__(self, network: nn.Module, prediction: GraphPrediction, pack: Pack) -> None:
-        self.network, self.prediction, self.pack = network.train(), prediction, pack
+    def __init__(self, network: nn.Module, loss: Callable[[nn.Module], Tensor]) -> None:
+        self.network, self.loss = network.train(), loss
         self.optimizer = torch.optim.Adam(network.parameters(), 1e-3)
 
     def __call__(self) -> None:
-        loss, _ = self.prediction.loss(self.network, self.pack)
+        loss = self.loss(self.network)
         self.optimizer.zero_grad()
         loss.backward()
         self.optimizer.step()
@@ -141,19 +170,16 @@ def _symmetric(kind: Tensor, key: Tensor, query: Tensor, num_nodes: int) -> Tens
     return first[bond]
 
 
-def make_ours(case: Case, problem: GraphProblem) -> AveragedNetwork:
-    torch.manual_seed(0)
-    return replace(QM9.network, heads=case.heads, dim=case.heads * case.channels).build(
-        problem, case.mechanism
+def molecules(case: Case) -> Workload:
+    prediction = draw_prediction(case)
+    pack = next(prediction.batches(Generator().manual_seed(0)))
+    sizes = replace(QM9.network, heads=case.heads, dim=case.heads * case.channels)
+    return Workload(
+        make=lambda: sizes.build(prediction.problem, case.mechanism),
+        run=lambda network: prediction.run(network, pack),
+        loss=lambda network: prediction.loss(network, pack)[0],
+        mechanism=case.mechanism,
     )
-
-
-def make_pyg(case: Case, problem: GraphProblem) -> AveragedNetwork:
-    """Our network with PyG's parts in place of our layers, and with the same weights."""
-    network = make_ours(case, problem)
-    for layer in network.layers:
-        layer.conv = RelationalPyG(layer.conv, case.mechanism)  # pyright: ignore
-    return network
 
 
 class RelationalPyG(nn.Module):

@@ -18,7 +18,14 @@ from bench.machine import describe_session
 from bench.measure import measure
 from bench.records import Entry, Ledger, Record, read_ledger, write_ledger
 
-OWN_PROCESSES = ("memory", "import", "training")  # groups that start their own processes
+OWN_PROCESSES = (
+    "memory",
+    "import",
+    "training",
+    "links",
+    "sampled links",
+    "programs",
+)  # groups that start their own processes
 
 
 def run(
@@ -107,7 +114,7 @@ def compiler_cache() -> Iterator[None]:
 
 def headline(entry: Entry) -> str:
     """The medians of a case, as one line of progress."""
-    quantities = ("step", "attention", "build", "memory", "edge", "seconds")
+    quantities = ("step", "epoch", "attention", "build", "memory", "edge", "seconds")
     quantities += ("evaluation", "process memory")
     parts = []
     for record in entry.records:

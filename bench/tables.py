@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
-from bench.goals import CAPTURE, DEGREES, SAMPLING, WALKS, Ratio
+from bench.goals import CAPTURE, DEGREES, SAMPLING, STREAMED_MEMORY, WALKS, Ratio
 from bench.records import Entry, Record
 
 Row = Sequence[str]
 NAMES = {"pyg": "PyG eager", "compiled": "PyG compiled", "dgl": "DGL", "dynagat": "dynagat"}
 RATIOS = ["eager / ours", "compiled / ours", "DGL / ours"]
-NEW_GRAPH = "dynagat, new graph"
+NEW_GRAPH, FUNCTIONAL = "dynagat, new graph", "dynagat, F.dropout"
 MISSING = "–"
 
 
@@ -36,6 +36,18 @@ def _layers_row(entry: Entry, names: list[str]) -> Row:
     steps = [_milliseconds(entry.find(name, "step")) for name in names]
     label = entry.name if entry.group == "batches" else f"{entry.case['mechanism']} {entry.shape}"
     return [label, f"{entry.num_edges:,}", *steps, compiling, *ratios, _difference(entry)]
+
+
+def first_five(entries: list[Entry]) -> str:
+    """The time of an epoch of each contender, and its ratio to that of dynagat."""
+    names = [*NAMES, FUNCTIONAL]
+    header = ["", "nodes", "edges", *(NAMES.get(name, name) for name in names), *RATIOS]
+    rows = []
+    for entry in entries:
+        epochs = [_milliseconds(entry.find(name, "epoch")) for name in names]
+        ratios = [entry.ratio(name, "dynagat", "epoch") for name in NAMES if name != "dynagat"]
+        rows.append([entry.name, *_sizes(entry), *epochs, *map(times, ratios)])
+    return markdown_table(header, rows)
 
 
 def pairs(ratio: Ratio, above: str, below: str, result: str) -> Callable[[list[Entry]], str]:
@@ -73,6 +85,18 @@ def memory(entries: list[Entry]) -> str:
             ratios = [entry.ratio(n, "dynagat", "memory") for n in NAMES if n != "dynagat"]
             ratios = map(times, ratios if title == "peak" else [None] * len(ratios))
             rows.append([f"{entry.shape}, {title}", f"{entry.num_edges:,}", *sizes, *ratios])
+    return markdown_table(header, rows)
+
+
+def streamed(entries: list[Entry]) -> str:
+    header = ["", "edges", "reference, MB", "streamed, MB", "reference / streamed"]
+    rows = []
+    for entry in entries:
+        sizes = [
+            megabytes(entry.median(name, "memory"), unit="") for name in ("reference", "streamed")
+        ]
+        ratio = times(STREAMED_MEMORY.of(entry))
+        rows.append([f"{entry.shape}, peak", f"{entry.num_edges:,}", *sizes, ratio])
     return markdown_table(header, rows)
 
 
@@ -156,19 +180,61 @@ def relational(entries: list[Entry]) -> str:
     rows = []
     for entry in entries:
         steps = [_milliseconds(entry.find(name, "step")) for name in ("pyg", "dynagat")]
-        step, graphs = entry.median("dynagat", "step"), entry.case["graph"]["num_graphs"]
-        speeds = [MISSING if not step else f"{n / step:,.0f}" for n in (graphs, entry.num_edges)]
-        shares = [entry.median("dynagat", f"share of {each}") for each in ("products", "attention")]
         speed, peak = (entry.median(name, "flops") for name in ("dynagat", "machine"))
         cells = [times(entry.ratio("pyg", "dynagat", "step"))]
-        cells += [_fixed(entry.median("dynagat", "epoch"), 0), *speeds]
-        cells += [MISSING if share is None else f"{share:.0%}" for share in shares]
+        cells += [_fixed(entry.median("dynagat", "epoch"), 0), *_speeds(entry, 0), *_shares(entry)]
         cells += [MISSING if each is None else f"{each / 1e9:.0f}" for each in (speed, peak)]
         rows.append([entry.name, *steps, *cells])
     return markdown_table(header, rows)
 
 
+def links(entries: list[Entry]) -> str:
+    """Two rows per case: the time of a step and the peak memory."""
+    header = ["", "nodes", "edges", "PyG eager", "dynagat", "eager / ours"]
+    header += ["steps per epoch", "epoch, PyG eager, s", "epoch, dynagat, s"]
+    rows = []
+    for entry in entries:
+        steps = [_milliseconds(entry.find(name, "step")) for name in ("pyg", "dynagat")]
+        sizes = [megabytes(entry.median(name, "memory")) for name in ("pyg", "dynagat")]
+        epochs = [_fixed(entry.median(name, "epoch"), 0) for name in ("pyg", "dynagat")]
+        ratios = [times(entry.ratio("pyg", "dynagat", each)) for each in ("step", "memory")]
+        count = _fixed(entry.median("dynagat", "steps per epoch"), 0)
+        rows.append([f"{entry.name}, step", *_sizes(entry), *steps, ratios[0], count, *epochs])
+        rows.append([f"{entry.name}, peak memory", *_sizes(entry), *sizes, ratios[1], "", "", ""])
+    return markdown_table(header, rows)
+
+
+def programs(entries: list[Entry]) -> str:
+    header = ["", "nodes", "edges", "PyG eager", "dynagat", "eager / ours", "graphs per s"]
+    header += ["edges per s", "products", "attention", "PyG, MB", "dynagat, MB", "eager / ours"]
+    rows = []
+    for entry in entries:
+        steps = [_milliseconds(entry.find(name, "step")) for name in ("pyg", "dynagat")]
+        memory = [megabytes(entry.median(name, "memory"), "") for name in ("pyg", "dynagat")]
+        row = [entry.name, *_sizes(entry), *steps, times(entry.ratio("pyg", "dynagat", "step"))]
+        row += [*_speeds(entry, 1), *_shares(entry), *memory]
+        rows.append([*row, times(entry.ratio("pyg", "dynagat", "memory"))])
+    return markdown_table(header, rows)
+
+
 # Cells
+
+
+def _speeds(entry: Entry, digits: int) -> Row:
+    """Graphs and edges per second of a training step of ours."""
+    step = entry.median("dynagat", "step")
+    if not step:
+        return [MISSING] * 2
+    return [
+        f"{entry.case['graph']['num_graphs'] / step:,.{digits}f}",
+        f"{entry.num_edges / step:,.0f}",
+    ]
+
+
+def _shares(entry: Entry) -> Row:
+    """Of products and attention in the time of a step."""
+    shares = (entry.median("dynagat", f"share of {each}") for each in ("products", "attention"))
+    return [MISSING if share is None else f"{share:.0%}" for share in shares]
 
 
 def _sizes(entry: Entry) -> Row:
