@@ -19,6 +19,7 @@ from dynagat.experiment.store import StoreError
 from dynagat.report import wording
 
 CHECKPOINTS = (".pt", ".pth", ".ckpt", ".bin")
+FILES = f"; or a .py file or a checkpoint ({', '.join(CHECKPOINTS)})"
 MAX_LISTED = 8  # runs, if several fit
 
 
@@ -90,8 +91,12 @@ def find_run(
     heads: int | None = None,
     seed: int | None = None,
     settings: Sequence[str] = (),
+    others: str = FILES,
 ) -> Record:
-    """The only record of a benchmark, or with this start of its key, that fits the rest."""
+    """The only record of a benchmark, or with this start of its key, that fits the rest.
+
+    `others` says in an error what else the command takes instead of a run.
+    """
     fitting = [each for each in store.records() if _fits(each, subject, mechanism, heads, seed)]
     for text in settings:
         fitting = [each for each in fitting if _has(each, text, benchmarks.get(each.benchmark))]
@@ -108,8 +113,8 @@ def find_run(
         )
     known = ", ".join(benchmarks)
     raise ValueError(
-        f"no run of {store.path} fits {subject!r}, which must be a benchmark ({known}), the start "
-        f"of a run's key, a .py file, or a checkpoint ({', '.join(CHECKPOINTS)})"
+        f"no run of {store.path} fits {subject!r}, which must be a benchmark ({known}) or the "
+        f"start of a run's key{others}"
     )
 
 

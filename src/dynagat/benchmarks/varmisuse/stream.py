@@ -52,7 +52,7 @@ class ProgramProblem:
         self, part: str, max_nodes: int, seed: int | None = None
     ) -> Iterator[CandidateBatch]:
         """Consecutive graphs of a part, as many as have at most `max_nodes` nodes together."""
-        return map(join, _fill(self.graphs(part, seed), max_nodes))
+        return map(join, fill(self.graphs(part, seed), max_nodes))
 
     def evidence(self, part: str) -> Iterator[dict[str, np.ndarray]]:
         """What needs no network, of each graph."""
@@ -60,7 +60,7 @@ class ProgramProblem:
             yield from read_evidence(path, self.language)
 
 
-def _fill(graphs: Iterable[ProgramGraph], max_nodes: int) -> Iterator[list[ProgramGraph]]:
+def fill(graphs: Iterable[ProgramGraph], max_nodes: int) -> Iterator[list[ProgramGraph]]:
     """A graph with more nodes than that is a batch of its own."""
     batch, total = [], 0
     for graph in graphs:
