@@ -13,6 +13,7 @@ from dynagat.analysis.attentive import Attentiveness, how_attentive
 from dynagat.analysis.checkpoint import load_into, read_checkpoint, read_data
 from dynagat.analysis.exposed import read_exposed
 from dynagat.data.molecules import Molecule
+from dynagat.data.programs.snippets import Snippet
 from dynagat.experiment import Benchmark, Record, Store, fidelity, revive
 from dynagat.experiment.settings import flat, values_of
 from dynagat.experiment.store import StoreError
@@ -33,6 +34,7 @@ class Subject:
     options: dict[str, Any] = field(default_factory=dict)  # options of how_attentive
     names: Sequence[str] | None = None  # of the nodes
     molecules: Mapping[int, Molecule] = field(default_factory=dict)  # by their first node
+    programs: Mapping[int, Snippet] = field(default_factory=dict)  # likewise
 
     def analyse(self) -> Attentiveness:
         return how_attentive(self.model, self.data, **self.options)
@@ -80,7 +82,15 @@ def of_run(record: Record, store: Store, benchmark: Benchmark) -> Subject:
     recorded = benchmark.as_recorded(record)
     network, given = revive(recorded, record.mechanism, record.seed, weights)
     title = title_of(record, benchmark)
-    return Subject(title, network, given.inputs, dict(given.marks), given.names, given.molecules)
+    return Subject(
+        title,
+        network,
+        given.inputs,
+        dict(given.marks),
+        given.names,
+        given.molecules,
+        given.programs,
+    )
 
 
 def find_run(
