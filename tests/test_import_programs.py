@@ -12,7 +12,8 @@ from dynagat.cli import app
 from dynagat.data.arrays import FolderError
 from dynagat.data.programs.great import great_record, import_great
 from dynagat.data.programs.layout import CHUNK, EDGE_TYPES, MAX_CANDIDATES, PARTS, read_info
-from dynagat.data.programs.python_files import MAX_BYTES, import_python
+from dynagat.data.programs.python_files import import_python
+from dynagat.data.programs.python_source import MAX_BYTES
 from dynagat.data.programs.sources import find_sources, parts_of, without_duplicates
 from dynagat.data.programs.summary import describe_programs, diameter, read_chunk
 

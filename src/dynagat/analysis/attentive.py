@@ -26,6 +26,7 @@ from dynagat.analysis.text_table import text_table
 from dynagat.analysis.verdict import Verdict, judge_focus, judge_ranking
 
 MAX_RANKED_KEYS = 20  # keys of a ranking that to_dict contains
+MAX_RELATIONS = 8  # as columns of a table
 FEW_CONTENTS = 10  # of queries or keys: a note says so if there are fewer
 
 COLUMNS = ("layer", "head", "weighted agreement", "pairs", "agreement τ", "same choice",
@@ -167,10 +168,19 @@ class Attentiveness:
         return "\n".join([table, *self._relation_tables(), *self.notes])
 
     def _relation_tables(self) -> Iterator[str]:
-        """One line per head, for the layers with the same relations."""
+        """One line per head, for the layers with the same relations; or one line per relation."""
         title = "\nAttention on each relation; in brackets, with uniform weights:\n"
         for names in dict.fromkeys(layer.relations for layer in self.layers if layer.relations):
-            heads = [head for each in self.layers if each.relations == names for head in each.heads]
+            layers = [layer for layer in self.layers if layer.relations == names]
+            if len(names) > MAX_RELATIONS:
+                for layer in layers:
+                    columns = [
+                        (str(each.head), *map(str, each.by_relation)) for each in layer.heads
+                    ]
+                    rows = zip(("relation \\ head", *names), *columns, strict=True)
+                    yield f"{title}{layer.name or layer.kind}\n{text_table([*rows])}"
+                continue
+            heads = [head for layer in layers for head in layer.heads]
             cells = [
                 (head.layer or head.kind, str(head.head), *map(str, head.by_relation))
                 for head in heads

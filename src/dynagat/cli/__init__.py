@@ -2,7 +2,7 @@
 
 import typer
 
-from dynagat.cli.benchmarks import add_benchmarks
+from dynagat.cli.benchmarks import add_benchmarks, add_own_commands
 from dynagat.cli.data import data_app
 from dynagat.cli.graphs import compare
 from dynagat.cli.inspect import inspect
@@ -24,3 +24,4 @@ add_benchmarks(app)
 for command in (tune, inspect, theory):
     app.command()(command)
 app.add_typer(records_app, name="records")
+add_own_commands(app)

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import replace
+from functools import wraps
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import typer
 
 from dynagat.benchmarks import BENCHMARKS, find
+from dynagat.benchmarks.commands import OWN_COMMANDS
 from dynagat.cli.console import explain_errors, out, words
 from dynagat.cli.records import DEFAULT_STORE, StoreFile, gather
 from dynagat.cli.running import run_shown
@@ -26,6 +29,26 @@ def add_benchmarks(app: typer.Typer) -> None:
     app.command("list")(list_benchmarks)
     app.command()(run)
     app.command()(report)
+
+
+def add_own_commands(app: typer.Typer) -> None:
+    """A group for each benchmark whose trained networks have commands of their own."""
+    for name, commands in OWN_COMMANDS.items():
+        group = typer.Typer(no_args_is_help=True, help=f"Use trained networks of {name}.")
+        for word, command in commands.items():
+            group.command(word)(_explained(command))
+        app.add_typer(group, name=name)
+
+
+def _explained(command: Callable[..., None]) -> Callable[..., None]:
+    """The command with its errors as one sentence."""
+
+    @wraps(command)
+    def explained(*args: Any, **options: Any) -> None:
+        with explain_errors():
+            command(*args, **options)
+
+    return explained
 
 
 def list_benchmarks() -> None:

@@ -70,6 +70,7 @@ def inspect(
             names=chosen.names,
             nodes=nodes,
             molecules=chosen.molecules,
+            programs=chosen.programs,
         )
     note(f"page: {path}")
 

@@ -131,7 +131,7 @@ def _of_run(key: str, path: Path, graphs: Path | None, smiles: str | None) -> Pr
     from dynagat.report.subjects import find_run, weights_of
 
     with Store(path, must_exist=True) as store:
-        record = find_run(store, key, BENCHMARKS)
+        record = find_run(store, key, BENCHMARKS, others="")
         weights = weights_of(record, store)
     return predict_molecules(record, weights, find(record.benchmark), _molecules(graphs, smiles))
 

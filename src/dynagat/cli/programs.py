@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from dynagat.cli.console import err, explain_errors, note, out
 from dynagat.data.programs.cutting import DISTANCE
@@ -17,6 +16,7 @@ from dynagat.data.programs.great import import_great
 from dynagat.data.programs.importing import Report
 from dynagat.data.programs.original import ORIGINAL, import_original
 from dynagat.data.programs.python_files import SLOTS_PER_FILE, import_python
+from dynagat.experiment.counting import counting
 
 Name = Annotated[str, typer.Option(help="Name of the programs in the store.")]
 Graphs = Annotated[
@@ -88,15 +88,8 @@ def import_original_files(
 
 @contextmanager
 def _progress() -> Iterator[Callable[[int, int], None]]:
-    if not err.is_terminal:
-        yield lambda read, graphs: None
-        return
-    columns = SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn()
-    with Progress(*columns, console=err, transient=True) as bar:
-        task = bar.add_task("", total=None, visible=False)
-        yield lambda read, graphs: bar.update(
-            task, description=f"{read:,} read, {graphs:,} graphs", visible=True
-        )
+    with counting(err) as show:
+        yield lambda read, graphs: show(f"{read:,} read, {graphs:,} graphs")
 
 
 def _print(report: Report) -> None:

@@ -11,13 +11,12 @@ import typer
 from dynagat.benchmarks import find
 from dynagat.cli.console import explain_errors, out
 from dynagat.experiment import Record, Store
-from dynagat.experiment.store import read_lines
+from dynagat.experiment.store import DEFAULT_STORE, read_lines
 from dynagat.files import write_text
 
 records_app = typer.Typer(no_args_is_help=True, help="Export and import records as JSON lines.")
 
 StoreFile = Annotated[Path, typer.Option("--store", help="The SQLite file of records.")]
-DEFAULT_STORE = Path("dynagat.sqlite")
 
 
 @records_app.command("export")

@@ -16,6 +16,7 @@ from types import TracebackType
 
 from dynagat.experiment.record import Record
 
+DEFAULT_STORE = Path("dynagat.sqlite")
 APPLICATION = 0x64796E61  # "dyna", in the file's header
 VERSION = 1
 LOG_INDEX_BYTES = 1 << 15  # the least that SQLite allocates for it

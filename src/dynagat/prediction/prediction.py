@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from dynagat.data.molecules import Molecule
+from dynagat.data.programs.snippets import Snippet
 from dynagat.data.store import SPLITS, GraphData, tensor
 from dynagat.metrics import Metric
 from dynagat.training import Outcome
@@ -26,12 +27,14 @@ class MicroscopeInput:
             them.
         molecules: the molecules that the nodes are the atoms of, by their first node.
         names: of the nodes.
+        programs: the programs that the nodes are from, by their first node.
     """
 
     inputs: Any
     marks: Mapping[str, Any] = field(default_factory=dict)
     molecules: Mapping[int, Molecule] = field(default_factory=dict)
     names: Sequence[str] | None = None
+    programs: Mapping[int, Snippet] = field(default_factory=dict)
 
 
 class Prediction(ABC):

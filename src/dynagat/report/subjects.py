@@ -13,12 +13,14 @@ from dynagat.analysis.attentive import Attentiveness, how_attentive
 from dynagat.analysis.checkpoint import load_into, read_checkpoint, read_data
 from dynagat.analysis.exposed import read_exposed
 from dynagat.data.molecules import Molecule
+from dynagat.data.programs.snippets import Snippet
 from dynagat.experiment import Benchmark, Record, Store, fidelity, revive
 from dynagat.experiment.settings import flat, values_of
 from dynagat.experiment.store import StoreError
 from dynagat.report import wording
 
 CHECKPOINTS = (".pt", ".pth", ".ckpt", ".bin")
+FILES = f"; or a .py file or a checkpoint ({', '.join(CHECKPOINTS)})"
 MAX_LISTED = 8  # runs, if several fit
 
 
@@ -32,6 +34,7 @@ class Subject:
     options: dict[str, Any] = field(default_factory=dict)  # options of how_attentive
     names: Sequence[str] | None = None  # of the nodes
     molecules: Mapping[int, Molecule] = field(default_factory=dict)  # by their first node
+    programs: Mapping[int, Snippet] = field(default_factory=dict)  # likewise
 
     def analyse(self) -> Attentiveness:
         return how_attentive(self.model, self.data, **self.options)
@@ -79,7 +82,15 @@ def of_run(record: Record, store: Store, benchmark: Benchmark) -> Subject:
     recorded = benchmark.as_recorded(record)
     network, given = revive(recorded, record.mechanism, record.seed, weights)
     title = title_of(record, benchmark)
-    return Subject(title, network, given.inputs, dict(given.marks), given.names, given.molecules)
+    return Subject(
+        title,
+        network,
+        given.inputs,
+        dict(given.marks),
+        given.names,
+        given.molecules,
+        given.programs,
+    )
 
 
 def find_run(
@@ -90,8 +101,12 @@ def find_run(
     heads: int | None = None,
     seed: int | None = None,
     settings: Sequence[str] = (),
+    others: str = FILES,
 ) -> Record:
-    """The only record of a benchmark, or with this start of its key, that fits the rest."""
+    """The only record of a benchmark, or with this start of its key, that fits the rest.
+
+    `others` says in an error what else the command takes instead of a run.
+    """
     fitting = [each for each in store.records() if _fits(each, subject, mechanism, heads, seed)]
     for text in settings:
         fitting = [each for each in fitting if _has(each, text, benchmarks.get(each.benchmark))]
@@ -108,8 +123,8 @@ def find_run(
         )
     known = ", ".join(benchmarks)
     raise ValueError(
-        f"no run of {store.path} fits {subject!r}, which must be a benchmark ({known}), the start "
-        f"of a run's key, a .py file, or a checkpoint ({', '.join(CHECKPOINTS)})"
+        f"no run of {store.path} fits {subject!r}, which must be a benchmark ({known}) or the "
+        f"start of a run's key{others}"
     )
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -21,6 +20,7 @@ from dynagat.graph import Graph
 from dynagat.prediction.candidates import CandidateBatch
 from dynagat.sampling.ahead import work_ahead
 
+Place = tuple[Path, int]  # of a graph: its chunk, and its number there
 WINDOW = 10  # chunks whose graphs are shuffled together; up to three windows are in memory
 
 
@@ -33,13 +33,21 @@ class ProgramProblem:
 
     def graphs(self, part: str, seed: int | None = None) -> Iterator[ProgramGraph]:
         """The graphs of a part, shuffled by a seed; without one, in order."""
+        return (graph for _, graph in self.placed(part, seed))
+
+    def placed(self, part: str, seed: int | None = None) -> Iterator[tuple[Place, ProgramGraph]]:
+        """The graphs of a part in the same order, with their places."""
         paths = list(self.chunks[part])
         if seed is not None:
             paths = [paths[n] for n in np.random.default_rng(seed).permutation(len(paths))]
 
-        def window(n: int, threads: int) -> list[ProgramGraph]:
+        def window(n: int, threads: int) -> list[tuple[Place, ProgramGraph]]:
             here = paths[n * WINDOW : (n + 1) * WINDOW]
-            graphs = list(chain.from_iterable(read_chunk(path, self.language) for path in here))
+            graphs = [
+                ((path, place), graph)
+                for path in here
+                for place, graph in enumerate(read_chunk(path, self.language))
+            ]
             if seed is None:
                 return graphs
             order = np.random.default_rng([seed, n]).permutation(len(graphs))
@@ -52,7 +60,7 @@ class ProgramProblem:
         self, part: str, max_nodes: int, seed: int | None = None
     ) -> Iterator[CandidateBatch]:
         """Consecutive graphs of a part, as many as have at most `max_nodes` nodes together."""
-        return map(join, _fill(self.graphs(part, seed), max_nodes))
+        return map(join, fill(self.graphs(part, seed), max_nodes))
 
     def evidence(self, part: str) -> Iterator[dict[str, np.ndarray]]:
         """What needs no network, of each graph."""
@@ -60,7 +68,7 @@ class ProgramProblem:
             yield from read_evidence(path, self.language)
 
 
-def _fill(graphs: Iterable[ProgramGraph], max_nodes: int) -> Iterator[list[ProgramGraph]]:
+def fill(graphs: Iterable[ProgramGraph], max_nodes: int) -> Iterator[list[ProgramGraph]]:
     """A graph with more nodes than that is a batch of its own."""
     batch, total = [], 0
     for graph in graphs:

@@ -11,9 +11,11 @@ import torch.nn.functional as F
 from torch import Generator, Tensor, nn
 
 from dynagat.benchmarks.varmisuse.baselines import baselines
-from dynagat.benchmarks.varmisuse.stream import ProgramProblem
+from dynagat.benchmarks.varmisuse.stream import ProgramProblem, join
+from dynagat.data.programs.chunks import read_one
 from dynagat.data.programs.labels import decode
 from dynagat.data.programs.records import RELATIONS
+from dynagat.data.programs.snippets import Snippet
 from dynagat.data.programs.stored import SEEN, UNSEEN
 from dynagat.experiment import departure
 from dynagat.metrics import ACCURACY, Metric
@@ -87,7 +89,15 @@ class ProgramPrediction(Prediction):
 
     def microscope_input(self) -> MicroscopeInput:
         """Some programs of other projects."""
-        batch = next(self.problem.batches(UNSEEN, MICROSCOPE_NODES, seed=0))
+        graphs, programs, nodes = [], {}, 0
+        for (path, number), graph in self.problem.placed(UNSEEN, seed=0):
+            if graphs and nodes + graph.num_nodes > MICROSCOPE_NODES:
+                break
+            programs[nodes] = Snippet.of(read_one(path, number))
+            graphs.append(graph)
+            nodes += graph.num_nodes
+        batch = join(graphs)
         labels = [decode(codes) for codes in batch.x.codes.numpy()]
         names = [labels[label] for label in batch.x.label.tolist()]
-        return MicroscopeInput(batch.inputs, {"relations": RELATIONS}, names=names)
+        marks = {"relations": RELATIONS}
+        return MicroscopeInput(batch.inputs, marks, names=names, programs=programs)

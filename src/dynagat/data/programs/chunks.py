@@ -13,8 +13,10 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import fields
 from functools import partial
+from itertools import islice
 from multiprocessing import get_context
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -50,6 +52,12 @@ def read_lines(path: Path, language: str) -> Iterator[ProgramGraph]:
             raise ProgramError(f"{path}, line {number}: must be JSON, but {error.msg}") from None
         except ProgramError as error:
             raise ProgramError(f"{path}, line {number}: {error}") from None
+
+
+def read_one(path: Path, number: int) -> Any:
+    """The record of the graph with this number in a chunk, as it is in the text."""
+    lines = (line for line in read_text(path).split("\n") if line)
+    return json.loads(next(islice(lines, number, None)))
 
 
 def read_chunk(path: Path, language: str) -> list[ProgramGraph]:

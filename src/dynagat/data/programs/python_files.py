@@ -13,7 +13,7 @@ from pathlib import Path
 from dynagat.data.programs.cutting import DISTANCE
 from dynagat.data.programs.importing import Report, Task, Yield, write_programs
 from dynagat.data.programs.layout import PARTS, pack
-from dynagat.data.programs.python_graph import Program
+from dynagat.data.programs.python_source import NO_USE, SkippedFile, program_of, read_source
 from dynagat.data.programs.sources import (
     Source,
     find_sources,
@@ -21,11 +21,9 @@ from dynagat.data.programs.sources import (
     python_projects,
     without_duplicates,
 )
-from dynagat.data.programs.syntax import ProgramError
 from dynagat.data.store import check_name, store_folder
 
 SLOTS_PER_FILE = 5
-MAX_BYTES = 500_000  # of a file; larger ones are tables of data or generated
 FILES = 8  # read by a worker at a time
 DUPLICATE = "same content as another file"
 
@@ -145,19 +143,9 @@ def _collected_once() -> Iterator[None]:
 
 def _read(source: Source, batch: Batch) -> Yield:
     try:
-        data = source.path.read_bytes()
-    except OSError:
-        return Yield(source.project, source.name, skipped="can't be read")
-    if len(data) > MAX_BYTES:
-        return Yield(source.project, source.name, skipped=f"larger than {MAX_BYTES:,} bytes")
-    try:
-        program = Program.of(data.decode("utf-8-sig"))
-    except UnicodeDecodeError:
-        return Yield(source.project, source.name, skipped="not UTF-8")
-    except ProgramError as error:
-        known = [each for each in ("nested too deeply", "too many branches") if each in str(error)]
-        reason = known[0] if known else "not valid Python"
-        return Yield(source.project, source.name, skipped=reason)
+        program = program_of(read_source(source.path))
+    except SkippedFile as reason:
+        return Yield(source.project, source.name, skipped=str(reason))
     uses = list(program.uses)
     random.Random(f"{batch.seed} {source.project} {source.name}").shuffle(uses)
     records = (program.record(use, source.name, batch.distance) for use in uses)
@@ -166,5 +154,5 @@ def _read(source: Source, batch: Batch) -> Yield:
         packed += [pack(record)] if record is not None else []
         if len(packed) == batch.slots_per_file:
             break
-    reason = None if packed else "without a use of a variable that another could replace"
+    reason = None if packed else NO_USE
     return Yield(source.project, source.name, tuple(packed), reason)

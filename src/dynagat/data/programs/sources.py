@@ -52,12 +52,15 @@ def _installed() -> dict[str, Path]:
 def find_sources(projects: Mapping[str, Path]) -> Iterator[Source]:
     """All Python files, in order; hidden folders and other installations inside are left out."""
     for project, root in sorted(projects.items()):
-        paths = [root] if root.is_file() else _python_files(root)
-        for path in paths:
+        for path in python_files(root):
             yield Source(project, path.relative_to(root.parent).as_posix(), path)
 
 
-def _python_files(root: Path) -> Iterator[Path]:
+def python_files(root: Path) -> Iterator[Path]:
+    """The file itself, or all Python files in a folder, in order."""
+    if not root.is_dir():
+        yield root
+        return
     for folder, folders, names in os.walk(root):
         folders[:] = sorted(each for each in folders if not _is_left_out(each))
         yield from (Path(folder, name) for name in sorted(names) if name.endswith(".py"))

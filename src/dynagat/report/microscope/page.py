@@ -15,6 +15,7 @@ from dynagat.analysis.attentive import Attentiveness, Head, Layer
 from dynagat.analysis.focus import entropy
 from dynagat.analysis.verdict import LEAST_MIXED, LEAST_STATIC, UNIFORM, UNKNOWN
 from dynagat.data.molecules import Molecule
+from dynagat.data.programs.snippets import Snippet
 from dynagat.files import write_text
 from dynagat.report.drawing import QUERY_COLOURS
 from dynagat.report.microscope.advice import (
@@ -30,6 +31,7 @@ from dynagat.report.microscope.advice import (
 from dynagat.report.microscope.edge_sets import EdgeSet, edge_sets_of
 from dynagat.report.microscope.molecules import pictures
 from dynagat.report.microscope.numbers import every_number, numbers
+from dynagat.report.microscope.programs import attention_in_text
 from dynagat.report.microscope.relations import relation_tables
 from dynagat.report.microscope.sample import embed
 from dynagat.report.page import for_script as as_json
@@ -48,6 +50,7 @@ def write_microscope(
     names: Sequence[str] | None = None,
     nodes: int = 2000,
     molecules: Mapping[int, Molecule] | None = None,
+    programs: Mapping[int, Snippet] | None = None,
 ) -> Path:
     """Write the page and return its path.
 
@@ -59,10 +62,13 @@ def write_microscope(
         nodes: maximum number of queries in the page.
         molecules: if the nodes are atoms, their molecules by the number of their first atom; some
             are drawn.
+        programs: if the nodes are from programs, their text by the number of their first node.
     """
     path = Path(path)
-    options = {"title": title, "names": names, "nodes": nodes, "molecules": molecules}
-    write_text(path, microscope(result, **options))
+    text = microscope(
+        result, title=title, names=names, nodes=nodes, molecules=molecules, programs=programs
+    )
+    write_text(path, text)
     return path
 
 
@@ -73,6 +79,7 @@ def microscope(
     names: Sequence[str] | None = None,
     nodes: int = 2000,
     molecules: Mapping[int, Molecule] | None = None,
+    programs: Mapping[int, Snippet] | None = None,
 ) -> str:
     """The page as HTML."""
     if nodes < 1:
@@ -102,6 +109,7 @@ def microscope(
         included=_included(data, result.layers),
         relations=relation_tables(result.layers),
         molecules=pictures(molecules or {}, result.layers),
+        programs=programs and as_json(attention_in_text(programs, result.layers, names)),
         data=as_json(data),
     )  # fmt: skip
 

@@ -11,14 +11,20 @@ from dynagat.report.microscope.numbers import interval_text, two_decimals
 from dynagat.report.microscope.shades import shade_of
 from dynagat.report.wording import NOTHING
 
+MAX_COLUMNS = 8
+
 
 def relation_tables(layers: Sequence[Layer]) -> list[dict[str, Any]]:
-    """A table for each layer with relations: rows are heads, columns are relations."""
+    """A table for each layer with relations: rows are heads, columns are relations.
+
+    With many relations, rows and columns change places.
+    """
     return [
         {
             "name": layer.name or layer.kind,
             "kind": layer.kind,
             "names": layer.relations,
+            "is_tall": len(layer.relations) > MAX_COLUMNS,
             "uniform": [
                 two_decimals(mass.uniform) if mass.uniform else NOTHING
                 for mass in layer.heads[0].by_relation
