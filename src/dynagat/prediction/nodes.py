@@ -6,6 +6,7 @@ is only sampled from may be larger than memory: its rows and features are mapped
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -41,6 +42,7 @@ from dynagat.training import ADDED_LATER, Outcome, Schedule
 DEGREE_FEATURES = 24
 LARGE_FIELD = 0.8  # fraction of the nodes from which a receptive field is not worth extracting
 INFERENCE_BATCH = 100_000  # nodes, where a network does not run on the whole graph at once
+LEAST_BATCH = 500  # the same, if memory is short
 
 
 @dataclass(frozen=True, eq=False)
@@ -283,22 +285,6 @@ class NodePrediction(Prediction):
 
     def mean_loss(self, out: Tensor, target: Tensor) -> Tensor:
         """Mean over the nodes whose target is known."""
-        if 4 * out.numel() <= memory_limit():
-            return self._loss(out, target)
-        total, weights = torch.zeros(2, dtype=torch.double)
-        for part in zip(out.split(INFERENCE_BATCH), target.split(INFERENCE_BATCH), strict=True):
-            if weight := float(self._weight(part[1])):
-                total += weight * self._loss(*part)
-                weights += weight
-        return total / weights
-
-    def _weight(self, target: Tensor) -> Tensor:
-        """What the mean loss of these nodes counts in a mean over more of them."""
-        if self.problem.kind == "classification" and self._class_weights is not None:
-            return self._class_weights[target].sum()
-        return (~target.isnan()).sum()
-
-    def _loss(self, out: Tensor, target: Tensor) -> Tensor:
         if self.problem.kind == "classification":
             return F.cross_entropy(out, target, weight=self._class_weights)
         if self.problem.kind == "regression":
@@ -328,7 +314,24 @@ class NodePrediction(Prediction):
 
     def evaluate(self, network: nn.Module, part: str) -> tuple[float, float]:
         out, target = self.outputs(network, [part])[part]
-        return self.value(self.metric, out, target), float(self.mean_loss(out, target))
+        return self.value(self.metric, out, target), self._loss_in_parts(out, target)
+
+    def _loss_in_parts(self, out: Tensor, target: Tensor) -> float:
+        """The mean loss, without a copy of large outputs."""
+        if 4 * out.numel() <= memory_limit():
+            return float(self.mean_loss(out, target))
+        total, weights = 0.0, 0.0
+        for part in zip(out.split(INFERENCE_BATCH), target.split(INFERENCE_BATCH), strict=True):
+            if weight := float(self._weight(part[1])):
+                total += weight * float(self.mean_loss(*part))
+                weights += weight
+        return total / weights if weights else math.nan
+
+    def _weight(self, target: Tensor) -> Tensor:
+        """What the mean loss of these nodes counts in a mean over more of them."""
+        if self.problem.kind == "classification" and self._class_weights is not None:
+            return self._class_weights[target].sum()
+        return (~target.isnan()).sum()
 
     def value(self, metric: Metric, out: Tensor, target: Tensor) -> float:
         """A metric of the network's output; errors are in the unit of the target."""
@@ -416,13 +419,14 @@ def infer_nodes(
     network: Network,
     x: Tensor,
     edges: Graph | Neighbours,
-    batch_size: int = INFERENCE_BATCH,
+    batch_size: int | None = None,
     *,
     self_loops: bool = False,
 ) -> Tensor:
     """[N, out] of a network for every node, layer by layer, in bounded memory.
 
-    `self_loops` adds one to each node of the graph, which must have none.
+    By default, as many nodes go through a layer at once as DYNAGAT_MEMORY has room for the features
+    of their neighbours. `self_loops` adds one to each node of the graph, which must have none.
     """
     encoded = encode_nodes(network, x, edges, batch_size, self_loops=self_loops)
     return _by_rows(network.readout, encoded)
@@ -433,13 +437,14 @@ def encode_nodes(
     network: Network,
     x: Tensor,
     edges: Graph | Neighbours,
-    batch_size: int = INFERENCE_BATCH,
+    batch_size: int | None = None,
     *,
     self_loops: bool = False,
 ) -> Tensor:
     """As `infer_nodes`, before the readout. Degrees travel as the last column of the features."""
     network.eval()
     rows, table = _rows(edges), _by_rows(network.embedding, x)
+    batch_size = _batch_size(rows, table) if batch_size is None else batch_size
 
     def inputs(nodes: np.ndarray, threads: int) -> Tensor:
         features = take_rows(table, nodes, threads).to(_dtype(network))
@@ -456,6 +461,16 @@ def encode_nodes(
 
     out = infer([step(layer) for layer in network.layers], inputs, rows, batch_size=batch_size)
     return torch.as_tensor(out)[:, :-1]
+
+
+def _batch_size(rows: Neighbours, table: Tensor) -> int:
+    """Of inference: the features of the nodes of a batch and of their neighbours fit the limit."""
+    row_bytes = max(1, 4 * table[:1].numel())
+    if rows.num_nodes * row_bytes <= memory_limit():
+        return INFERENCE_BATCH
+    keys_per_node = 1 + len(rows.key_index) / rows.num_nodes
+    fitting = int(memory_limit() / (row_bytes * keys_per_node))
+    return min(INFERENCE_BATCH, max(LEAST_BATCH, fitting))
 
 
 def _by_rows(module: nn.Module, x: Tensor) -> Tensor:
