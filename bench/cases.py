@@ -15,6 +15,7 @@ from bench.graphs import (
     Recipe,
     Uniform,
 )
+from bench.large_graph import LargeGraph
 from bench.lessons import KARATE, MOLECULES, Dataset
 from bench.synthetic_programs import Programs
 
@@ -93,6 +94,7 @@ class Sizes:
     training: dict[str, Recipe]  # by the name of the benchmark
     links: dict[str, Recipe]  # the same
     programs: Programs
+    large_graph: LargeGraph  # of the group "larger-than-memory"
     compiled: tuple[str, ...]  # names of the cases that measure compiled PyG; "*": all
     huge_pages: tuple[bool, ...]
     effort: Effort
@@ -137,6 +139,7 @@ FULL = Sizes(
         "ogbl-citation2": Products(2_927_963, 60_775_990),
     },
     programs=Programs(),
+    large_graph=LargeGraph(),
     compiled=("*",),
     huge_pages=(False, True),
     effort=Effort(),
@@ -160,6 +163,7 @@ QUICK = Sizes(
     training={},
     links={"ogbl-collab": Products(5_000, 50_000)},
     programs=Programs(4, tokens=200, inner=200, names=80),
+    large_graph=LargeGraph(200_000, 1_000_000),
     compiled=("cora-gatv2-dropout",),
     huge_pages=(False,),
     effort=Effort(seconds=1.0, fewest=3, most=5, first_step=100.0),
@@ -207,6 +211,7 @@ def make_cases(sizes: Sizes) -> list[Case]:
         *_relational_cases(sizes),
         *_link_cases(sizes),
         *_program_cases(sizes),
+        *_large_cases(sizes),
     ]
     compiled = [case.name for case in cases if "*" in sizes.compiled or case.name in sizes.compiled]
     return [replace(case, compiles=case.name in compiled) for case in cases]
@@ -313,4 +318,18 @@ def _program_cases(sizes: Sizes) -> list[Case]:
     return [
         Case(name=f"varmisuse-{mechanism}", mechanism=mechanism, **settings)
         for mechanism in ("gatv2", "gat")
+    ]
+
+
+def _large_cases(sizes: Sizes) -> list[Case]:
+    return [
+        Case(
+            name="larger-than-memory",
+            group="larger-than-memory",
+            graph=sizes.large_graph,
+            contenders=("dynagat",),
+            benchmark="ogbn-products",
+            in_dim=sizes.large_graph.features,
+            effort=replace(TRAINING_EFFORT, seconds=1.0),
+        )
     ]

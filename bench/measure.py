@@ -18,6 +18,7 @@ from bench.first_five import measure_epochs
 from bench.graphs import Recipe
 from bench.importing import measure_import
 from bench.isolation import OutOfTime, reason_of, time_limit
+from bench.larger_than_memory import measure_large
 from bench.links import measure_links
 from bench.memory import measure_memory
 from bench.programs import measure_programs
@@ -209,6 +210,7 @@ MEASURES: Mapping[str, Callable[[Case], Iterator[Record]]] = {
     "walks": measure_walks,
     "import": measure_import,
     "training": measure_training,
+    "larger-than-memory": measure_large,
     "relational": measure_molecules,
     "links": measure_links,
     "sampled links": measure_links,

@@ -25,6 +25,7 @@ OWN_PROCESSES = (
     "links",
     "sampled links",
     "programs",
+    "larger-than-memory",
 )  # groups that start their own processes
 
 
@@ -115,7 +116,7 @@ def compiler_cache() -> Iterator[None]:
 def headline(entry: Entry) -> str:
     """The medians of a case, as one line of progress."""
     quantities = ("step", "epoch", "attention", "build", "memory", "edge", "seconds")
-    quantities += ("evaluation", "process memory")
+    quantities += ("evaluation", "process memory", "anonymous memory")
     parts = []
     for record in entry.records:
         if record.reason:
