@@ -363,7 +363,7 @@ def test_training_on_a_graph_that_stays_on_disk_is_measured(
     assert seconds > 0
     assert peak.anonymous > 0
     measured = larger_than_memory.train(case, tmp_path)
-    assert len(measured.steps) == case.effort.most
+    assert len(measured.steps) >= case.effort.fewest
     assert measured.sampled > 0
     assert measured.peak.anonymous >= measured.before > 0
     assert list((tmp_path / "cache" / "rows").glob("*-one-no-loops"))  # sorted on disk
