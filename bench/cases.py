@@ -95,6 +95,7 @@ class Sizes:
     links: dict[str, Recipe]  # the same
     programs: Programs
     large_graph: LargeGraph  # of the group "larger-than-memory"
+    planned: Products  # a part of ogbn-products
     compiled: tuple[str, ...]  # names of the cases that measure compiled PyG; "*": all
     huge_pages: tuple[bool, ...]
     effort: Effort
@@ -140,6 +141,7 @@ FULL = Sizes(
     },
     programs=Programs(),
     large_graph=LargeGraph(),
+    planned=Products(612_257, 30_929_570),
     compiled=("*",),
     huge_pages=(False, True),
     effort=Effort(),
@@ -164,6 +166,7 @@ QUICK = Sizes(
     links={"ogbl-collab": Products(5_000, 50_000)},
     programs=Programs(4, tokens=200, inner=200, names=80),
     large_graph=LargeGraph(200_000, 1_000_000),
+    planned=Products(40_000, 2_000_000),
     compiled=("cora-gatv2-dropout",),
     huge_pages=(False,),
     effort=Effort(seconds=1.0, fewest=3, most=5, first_step=100.0),
@@ -212,6 +215,7 @@ def make_cases(sizes: Sizes) -> list[Case]:
         *_link_cases(sizes),
         *_program_cases(sizes),
         *_large_cases(sizes),
+        *_plan_cases(sizes),
     ]
     compiled = [case.name for case in cases if "*" in sizes.compiled or case.name in sizes.compiled]
     return [replace(case, compiles=case.name in compiled) for case in cases]
@@ -332,4 +336,12 @@ def _large_cases(sizes: Sizes) -> list[Case]:
             in_dim=sizes.large_graph.features,
             effort=replace(TRAINING_EFFORT, seconds=1.0),
         )
+    ]
+
+
+def _plan_cases(sizes: Sizes) -> list[Case]:
+    settings = {"group": "plan", "graph": sizes.planned, "benchmark": "ogbn-products"}
+    return [
+        Case(name=f"plan-{mechanism}", mechanism=mechanism, contenders=("dynagat",), **settings)
+        for mechanism in ("gatv2", "gat")
     ]

@@ -21,6 +21,7 @@ from bench.isolation import OutOfTime, reason_of, time_limit
 from bench.larger_than_memory import measure_large
 from bench.links import measure_links
 from bench.memory import measure_memory
+from bench.planning import measure_plan
 from bench.programs import measure_programs
 from bench.records import Entry, Record
 from bench.relational import measure_molecules
@@ -211,6 +212,7 @@ MEASURES: Mapping[str, Callable[[Case], Iterator[Record]]] = {
     "import": measure_import,
     "training": measure_training,
     "larger-than-memory": measure_large,
+    "plan": measure_plan,
     "relational": measure_molecules,
     "links": measure_links,
     "sampled links": measure_links,

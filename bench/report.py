@@ -38,6 +38,7 @@ from bench.tables import (
     memory,
     milliseconds,
     pairs,
+    planning,
     programs,
     relational,
     sampling,
@@ -383,6 +384,16 @@ SECTIONS = (
         "pages of files, which the system drops when memory runs low. Edges per second are those "
         "of whole training steps, sampling, reading and the network included.",
         larger_than_memory,
+    ),
+    Section(
+        "plan",
+        "dynagat plan: predicted and measured",
+        "The time of an epoch as `dynagat plan` predicts it, from rates that it measures in about "
+        "ten seconds, and as it was measured by training a whole epoch without evaluation. The "
+        "graph is synthetic, with the shape of ogbn-products at a quarter of its size; network, "
+        "sampler and batch size are those of the benchmark with 8 heads. The last columns are the "
+        "parts of a predicted step.",
+        planning,
     ),
     Section(
         "relational",

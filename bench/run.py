@@ -26,6 +26,7 @@ OWN_PROCESSES = (
     "sampled links",
     "programs",
     "larger-than-memory",
+    "plan",
 )  # groups that start their own processes
 
 

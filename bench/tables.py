@@ -190,6 +190,31 @@ def larger_than_memory(entries: list[Entry]) -> str:
     return markdown_table(header, rows)
 
 
+PARTS = ("sampling", "gathering", "products", "attention", "activations", "overhead")
+
+
+def planning(entries: list[Entry]) -> str:
+    """The time of an epoch, and the parts of a predicted step."""
+    header = [
+        "",
+        "nodes",
+        "edges",
+        "predicted epoch, s",
+        "measured epoch, s",
+        "predicted / measured",
+    ]
+    header += [f"{part}, ms" for part in PARTS]
+    rows = []
+    for entry in entries:
+        cells = [_fixed(entry.median(name, "epoch")) for name in ("plan", "dynagat")]
+        cells += [times(entry.median("plan", "over measured"))]
+        for part in PARTS:
+            seconds = entry.median("plan", part)
+            cells += [MISSING if seconds is None else _in_milliseconds(seconds)]
+        rows.append([entry.case["mechanism"], *_sizes(entry), *cells])
+    return markdown_table(header, rows)
+
+
 def relational(entries: list[Entry]) -> str:
     header = ["", "PyG eager", "dynagat", "eager / ours", "epoch, s", "molecules per s"]
     header += ["edges per s", "products", "attention", "products, GFLOP/s", "large product"]
