@@ -15,6 +15,7 @@ from bench.graphs import (
     Recipe,
     Uniform,
 )
+from bench.large_graph import LargeGraph
 from bench.lessons import KARATE, MOLECULES, Dataset
 from bench.synthetic_programs import Programs
 
@@ -93,6 +94,8 @@ class Sizes:
     training: dict[str, Recipe]  # by the name of the benchmark
     links: dict[str, Recipe]  # the same
     programs: Programs
+    large_graph: LargeGraph  # of the group "larger-than-memory"
+    planned: Products  # a part of ogbn-products
     compiled: tuple[str, ...]  # names of the cases that measure compiled PyG; "*": all
     huge_pages: tuple[bool, ...]
     effort: Effort
@@ -137,6 +140,8 @@ FULL = Sizes(
         "ogbl-citation2": Products(2_927_963, 60_775_990),
     },
     programs=Programs(),
+    large_graph=LargeGraph(),
+    planned=Products(612_257, 30_929_570),
     compiled=("*",),
     huge_pages=(False, True),
     effort=Effort(),
@@ -160,6 +165,8 @@ QUICK = Sizes(
     training={},
     links={"ogbl-collab": Products(5_000, 50_000)},
     programs=Programs(4, tokens=200, inner=200, names=80),
+    large_graph=LargeGraph(200_000, 1_000_000),
+    planned=Products(40_000, 2_000_000),
     compiled=("cora-gatv2-dropout",),
     huge_pages=(False,),
     effort=Effort(seconds=1.0, fewest=3, most=5, first_step=100.0),
@@ -207,6 +214,8 @@ def make_cases(sizes: Sizes) -> list[Case]:
         *_relational_cases(sizes),
         *_link_cases(sizes),
         *_program_cases(sizes),
+        *_large_cases(sizes),
+        *_plan_cases(sizes),
     ]
     compiled = [case.name for case in cases if "*" in sizes.compiled or case.name in sizes.compiled]
     return [replace(case, compiles=case.name in compiled) for case in cases]
@@ -312,5 +321,27 @@ def _program_cases(sizes: Sizes) -> list[Case]:
     settings |= {"contenders": ("dynagat", "pyg"), "in_dim": 64, "effort": sizes.effort}
     return [
         Case(name=f"varmisuse-{mechanism}", mechanism=mechanism, **settings)
+        for mechanism in ("gatv2", "gat")
+    ]
+
+
+def _large_cases(sizes: Sizes) -> list[Case]:
+    return [
+        Case(
+            name="larger-than-memory",
+            group="larger-than-memory",
+            graph=sizes.large_graph,
+            contenders=("dynagat",),
+            benchmark="ogbn-products",
+            in_dim=sizes.large_graph.features,
+            effort=replace(TRAINING_EFFORT, seconds=1.0),
+        )
+    ]
+
+
+def _plan_cases(sizes: Sizes) -> list[Case]:
+    settings = {"group": "plan", "graph": sizes.planned, "benchmark": "ogbn-products"}
+    return [
+        Case(name=f"plan-{mechanism}", mechanism=mechanism, contenders=("dynagat",), **settings)
         for mechanism in ("gatv2", "gat")
     ]

@@ -18,8 +18,10 @@ from bench.first_five import measure_epochs
 from bench.graphs import Recipe
 from bench.importing import measure_import
 from bench.isolation import OutOfTime, reason_of, time_limit
+from bench.larger_than_memory import measure_large
 from bench.links import measure_links
 from bench.memory import measure_memory
+from bench.planning import measure_plan
 from bench.programs import measure_programs
 from bench.records import Entry, Record
 from bench.relational import measure_molecules
@@ -209,6 +211,8 @@ MEASURES: Mapping[str, Callable[[Case], Iterator[Record]]] = {
     "walks": measure_walks,
     "import": measure_import,
     "training": measure_training,
+    "larger-than-memory": measure_large,
+    "plan": measure_plan,
     "relational": measure_molecules,
     "links": measure_links,
     "sampled links": measure_links,

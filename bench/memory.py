@@ -84,13 +84,14 @@ def reset_peak() -> int:
 def peak_bytes() -> int:
     if not STATUS.exists():
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-    return _status("VmHWM")
+    return status("VmHWM")
 
 
 def _resident() -> int:
-    return _status("VmRSS") if STATUS.exists() else 0
+    return status("VmRSS") if STATUS.exists() else 0
 
 
-def _status(name: str) -> int:
+def status(name: str) -> int:
+    """A size in /proc/self/status, in bytes."""
     line = next(line for line in STATUS.read_text().splitlines() if line.startswith(name + ":"))
     return int(line.split()[1]) * 1024

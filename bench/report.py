@@ -30,6 +30,7 @@ from bench.tables import (
     degrees,
     first_five,
     importing,
+    larger_than_memory,
     layers,
     links,
     markdown_table,
@@ -37,6 +38,7 @@ from bench.tables import (
     memory,
     milliseconds,
     pairs,
+    planning,
     programs,
     relational,
     sampling,
@@ -370,6 +372,28 @@ SECTIONS = (
         "outputs of all nodes with all neighbours. Each case has its own process; the peak memory "
         "is that of the whole process, including loading the graph.",
         training,
+    ),
+    Section(
+        "larger-than-memory",
+        "A graph larger than memory",
+        "Training GATv2 with 8 heads by the code of ogbn-products on a synthetic graph whose "
+        "features alone are larger than this machine's memory. The graph is written block by block "
+        "by one process; another one sorts its edges on disk and trains for a fixed number of "
+        "steps. *Anonymous* is the peak of the memory that can't be given back (RssAnon), and "
+        "*before* is what Python and torch take of it before the graph is opened. *Mapped* are "
+        "pages of files, which the system drops when memory runs low. Edges per second are those "
+        "of whole training steps, sampling, reading and the network included.",
+        larger_than_memory,
+    ),
+    Section(
+        "plan",
+        "dynagat plan: predicted and measured",
+        "The time of an epoch as `dynagat plan` predicts it, from rates that it measures in about "
+        "ten seconds, and as it was measured by training a whole epoch without evaluation. The "
+        "graph is synthetic, with the shape of ogbn-products at a quarter of its size; network, "
+        "sampler and batch size are those of the benchmark with 8 heads. The last columns are the "
+        "parts of a predicted step.",
+        planning,
     ),
     Section(
         "relational",

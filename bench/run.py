@@ -25,6 +25,8 @@ OWN_PROCESSES = (
     "links",
     "sampled links",
     "programs",
+    "larger-than-memory",
+    "plan",
 )  # groups that start their own processes
 
 
@@ -115,7 +117,7 @@ def compiler_cache() -> Iterator[None]:
 def headline(entry: Entry) -> str:
     """The medians of a case, as one line of progress."""
     quantities = ("step", "epoch", "attention", "build", "memory", "edge", "seconds")
-    quantities += ("evaluation", "process memory")
+    quantities += ("evaluation", "process memory", "anonymous memory")
     parts = []
     for record in entry.records:
         if record.reason:

@@ -174,6 +174,47 @@ def training(entries: list[Entry]) -> str:
     return markdown_table([*header, "peak memory, MB"], rows)
 
 
+def larger_than_memory(entries: list[Entry]) -> str:
+    header = ["", "nodes", "edges", "store, MB", "anonymous, MB", "before, MB", "mapped, MB"]
+    header += ["sorting, s", "step, ms", "million edges/s", "epoch, s"]
+    rows = []
+    for entry in entries:
+        sizes = ("store", "anonymous memory", "anonymous memory before", "mapped memory")
+        cells = [megabytes(entry.median("dynagat", each), unit="") for each in sizes]
+        cells += [_fixed(entry.median("dynagat", "sorting"))]
+        cells += [_milliseconds(entry.find("dynagat", "step"))]
+        speed = entry.median("dynagat", "edges per second")
+        cells += [MISSING if speed is None else f"{speed / 1e6:.3g}"]
+        cells += [_fixed(entry.median("dynagat", "epoch"), 0)]
+        rows.append([f"{entry.case['graph']['features']} features", *_sizes(entry), *cells])
+    return markdown_table(header, rows)
+
+
+PARTS = ("sampling", "gathering", "products", "attention", "activations", "overhead")
+
+
+def planning(entries: list[Entry]) -> str:
+    """The time of an epoch, and the parts of a predicted step."""
+    header = [
+        "",
+        "nodes",
+        "edges",
+        "predicted epoch, s",
+        "measured epoch, s",
+        "predicted / measured",
+    ]
+    header += [f"{part}, ms" for part in PARTS]
+    rows = []
+    for entry in entries:
+        cells = [_fixed(entry.median(name, "epoch")) for name in ("plan", "dynagat")]
+        cells += [times(entry.median("plan", "over measured"))]
+        for part in PARTS:
+            seconds = entry.median("plan", part)
+            cells += [MISSING if seconds is None else _in_milliseconds(seconds)]
+        rows.append([entry.case["mechanism"], *_sizes(entry), *cells])
+    return markdown_table(header, rows)
+
+
 def relational(entries: list[Entry]) -> str:
     header = ["", "PyG eager", "dynagat", "eager / ours", "epoch, s", "molecules per s"]
     header += ["edges per s", "products", "attention", "products, GFLOP/s", "large product"]

@@ -28,7 +28,6 @@ from dynagat.benchmarks import find
 from dynagat.data.catalog import CATALOG
 from dynagat.data.store import EDGE, NODE, Edges, GraphData, Nodes, open_graph
 from dynagat.metrics import Metric
-from dynagat.prediction.nodes import node_problem
 from dynagat.training import Schedule, Task, fit
 
 WARM_UP = 3  # steps that are not recorded
@@ -165,7 +164,7 @@ def build(case: Case, data: GraphData) -> tuple[nn.Module, Task, Schedule, int]:
     The only function here that depends on how dynagat's node benchmarks are put together.
     """
     benchmark = find(case.benchmark)
-    problem = node_problem(benchmark.data.with_features(data), benchmark.data.self_loops)
+    problem = benchmark.data.problem(data, seed=0)
     torch.manual_seed(0)
     network = replace(benchmark.network, heads=case.heads).build(problem, case.mechanism)
     schedule = benchmark.schedule.for_mechanism(case.mechanism)

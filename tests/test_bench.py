@@ -11,7 +11,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from bench import contenders, importing, isolation, links, programs, relational, training
+from bench import (
+    contenders,
+    importing,
+    isolation,
+    larger_than_memory,
+    links,
+    programs,
+    relational,
+    training,
+)
 from bench.__main__ import FULL_PATH, choose, main
 from bench.cases import FIRST_FIVE, FULL, QUICK, Case, Effort, make_cases
 from bench.contenders import draw_inputs, start
@@ -19,6 +28,7 @@ from bench.demo import fit_to_memory, render_demo
 from bench.goals import GOALS
 from bench.graphs import Dictionaries, Hub, Hubs, Molecules, PowerLaw, Products, Recipe, Uniform
 from bench.isolation import CannotRun, OutOfTime, in_fresh_process, reason_of, time_limit
+from bench.large_graph import LargeGraph
 from bench.lessons import KARATE, MOLECULES, Dataset
 from bench.measure import TOLERANCE, measure
 from bench.memory import RESET, memory_of_steps
@@ -46,6 +56,7 @@ RECIPES = (
     Molecules(21),
     Dictionaries(6, 5),
     Products(500, 8_000),
+    LargeGraph(500, 8_000, 4),
 )
 ONCE = Effort(seconds=0.01, fewest=2, most=3)
 
@@ -338,6 +349,24 @@ def test_a_time_limit_stops_code_that_takes_longer() -> None:
         time.sleep(5)
     with time_limit(5):
         pass
+
+
+def test_training_on_a_graph_that_stays_on_disk_is_measured(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("DYNAGAT_CACHE", "DYNAGAT_MEMORY"):
+        monkeypatch.setenv(name, "1")  # restored after the test, which changes it
+    graph = LargeGraph(3_000, 40_000, 16)
+    settings = {"benchmark": "ogbn-products", "graph": graph, "in_dim": 16}
+    case = tiny("larger-than-memory", **settings)
+    seconds, peak = larger_than_memory.write(graph, tmp_path / "graph")
+    assert seconds > 0
+    assert peak.anonymous > 0
+    measured = larger_than_memory.train(case, tmp_path)
+    assert len(measured.steps) >= case.effort.fewest
+    assert measured.sampled > 0
+    assert measured.peak.anonymous >= measured.before > 0
+    assert list((tmp_path / "cache" / "rows").glob("*-one-no-loops"))  # sorted on disk
 
 
 def test_a_contender_needs_enough_memory(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -28,7 +28,7 @@ SUITE = [
     "experiment",
     "significance",
 ]
-SUITE += ["report", "benchmarks", "comparison", "cli"]
+SUITE += ["report", "benchmarks", "comparison", "planning", "cli"]
 FLOORS = [*LIBRARY, *SUITE, "__init__", "__main__"]
 
 

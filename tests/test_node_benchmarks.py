@@ -262,7 +262,7 @@ def test_the_loss_of_a_walk_counts_its_training_nodes_only() -> None:
         expected = F.cross_entropy(spy.linear(problem.x[nodes]), problem.y[nodes])
         torch.testing.assert_close(loss, expected)
         [near] = spy.calls[-1]
-        degree = problem.degree[batch.node_id]  # in the whole graph, not in the sample
+        degree = problem.degree_of(batch.node_id)  # in the whole graph, not in the sample
         assert torch.equal(near.degree, degree)
 
 

@@ -18,6 +18,7 @@ from dynagat.data.store import GraphData, open_graph, stored_names
 from dynagat.data.structure import structural_features
 from dynagat.data.tables.split import parts_of, stratified
 from dynagat.prediction.nodes import NodeProblem, node_problem
+from dynagat.sampling.rows import Neighbours
 from dynagat.training import ADDED_LATER
 
 SHARES = (0.6, 0.2, 0.2)  # of a random split
@@ -41,21 +42,33 @@ class NodeData:
     split: Literal["own", "random"] = field(default="own", metadata=ADDED_LATER)
 
     RETIRED: ClassVar[Mapping[str, Any]] = {"made": False}
+    BOTH: ClassVar[bool] = True  # whether each edge is added in the other direction
 
     def load(self, seed: int) -> NodeProblem:
-        return node_problem(self.with_features(self.checked(seed)), self.self_loops)
+        return self.problem(self.stored(), seed)
 
-    def checked(self, seed: int) -> GraphData:
+    def problem(self, stored: GraphData, seed: int) -> NodeProblem:
+        """The problem of a graph as it is stored. The edges of a large graph stay on disk."""
+        rows = None
+        if self.features != "structure":  # which is computed from the whole graph
+            rows = Neighbours.on_disk(stored, both=self.BOTH, loops=not self.self_loops)
+        data = stored if rows is not None else self.directed(stored)
+        return node_problem(self.with_features(self.checked(data, seed)), self.self_loops, rows)
+
+    def checked(self, data: GraphData, seed: int) -> GraphData:
         """The graph with the split of the run; a ValueError if the split is not sound."""
-        data = self.read()
         if self.split == "random":
             data = with_random_split(data, seed)
         check_split(data)
         return data
 
-    def read(self) -> GraphData:
-        """The graph with each edge in both directions."""
-        return load(self.dataset).symmetric()
+    def stored(self) -> GraphData:
+        """The graph as it is stored."""
+        return load(self.dataset)
+
+    def directed(self, stored: GraphData) -> GraphData:
+        """The graph with the directions of edges that are learnt from."""
+        return stored.symmetric() if self.BOTH else stored
 
     def with_features(self, data: GraphData) -> GraphData:
         """The graph with the features of the settings, scaled."""
@@ -129,5 +142,4 @@ def with_random_split(data: GraphData, seed: int) -> GraphData:
 class SymmetricNodeData(NodeData):
     """A data set that already has each edge in both directions."""
 
-    def read(self) -> GraphData:
-        return load(self.dataset)
+    BOTH: ClassVar[bool] = False

@@ -21,8 +21,8 @@ class MagData(NodeData):
 
     relation: str = "cites"  # D26: the paper's statistics are those of the whole graph
 
-    def read(self) -> GraphData:
-        return load(self.dataset).only(self.relation).symmetric()
+    def stored(self) -> GraphData:
+        return load(self.dataset).only(self.relation)
 
 
 @dataclass(frozen=True)

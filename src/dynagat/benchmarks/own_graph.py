@@ -19,6 +19,7 @@ from dynagat.nn.dropout import Dropout
 from dynagat.nn.linear import Linear
 from dynagat.nn.network import Layer, MakeConv, Network, make_conv
 from dynagat.prediction.nodes import NodeProblem, NodeTask, node_problem
+from dynagat.sampling.rows import Neighbours
 from dynagat.training import Schedule
 
 HEADS = 8
@@ -36,7 +37,9 @@ class StoredGraph:
     def load(self, seed: int) -> NodeProblem:
         if not self.graph:
             raise ValueError(self.missing())
-        return node_problem(open_unchanged(self.graph, self.content), self.self_loops)
+        data = open_unchanged(self.graph, self.content)
+        rows = Neighbours.on_disk(data, loops=not self.self_loops)
+        return node_problem(data, self.self_loops, rows)
 
     def missing(self) -> str | None:
         if self.graph:

@@ -6,6 +6,7 @@ from dynagat.cli.benchmarks import add_benchmarks, add_own_commands
 from dynagat.cli.data import data_app
 from dynagat.cli.graphs import compare
 from dynagat.cli.inspect import inspect
+from dynagat.cli.planning import plan
 from dynagat.cli.prediction import predict
 from dynagat.cli.records import records_app
 from dynagat.cli.theory import theory
@@ -21,7 +22,7 @@ for command in (compare, predict):
     app.command()(command)
 app.add_typer(data_app, name="data")
 add_benchmarks(app)
-for command in (tune, inspect, theory):
+for command in (tune, inspect, plan, theory):
     app.command()(command)
 app.add_typer(records_app, name="records")
 add_own_commands(app)

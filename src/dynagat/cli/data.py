@@ -21,6 +21,7 @@ from dynagat.data.assumptions import assumptions
 from dynagat.data.catalog import CATALOG, Entry, find_entry, get, load
 from dynagat.data.programs.layout import read_info
 from dynagat.data.programs.summary import describe_programs, find_programs, stored_programs
+from dynagat.data.rows import remove_rows
 from dynagat.data.store import GraphData, check_name, open_graph, store_folder, stored_names
 
 data_app = typer.Typer(no_args_is_help=True, help="List, get, import and describe graphs.")
@@ -194,6 +195,7 @@ def remove_graph(name: Annotated[str, typer.Argument(help="A stored graph.")]) -
         if name in stored_programs():
             files.remove_folder(store_folder() / name)
         elif name in stored_names():
+            remove_rows(store_folder() / name)
             remove_folder(store_folder() / name)
         else:
             known = ", ".join([*stored_names(), *stored_programs()]) or "none"

@@ -259,7 +259,7 @@ def _normalised(problem: NodeProblem) -> Any:
     """D^-½ A D^-½ of the edges in both directions, without self-loops, as a sparse matrix."""
     from scipy import sparse
 
-    graph, num_nodes = problem.edges, len(problem.x)
+    graph, num_nodes = problem.whole_edges, len(problem.x)
     query, key = graph.query_index.numpy(), graph.key_index.numpy()
     is_edge = query != key
     ones = np.ones(int(is_edge.sum()))

@@ -13,9 +13,17 @@ from dynagat.benchmarks.own_graph import StoredGraph
 from dynagat.comparison.model import Model
 from dynagat.comparison.predictions import Predictions
 from dynagat.data.store import GraphData
-from dynagat.nn.network import Network, degrees
-from dynagat.prediction.nodes import infer_nodes, node_features, node_problem
+from dynagat.nn.network import Network
+from dynagat.prediction.nodes import (
+    all_degrees,
+    degree_features,
+    has_features,
+    infer_nodes,
+    node_features,
+    node_problem,
+)
 from dynagat.prediction.prediction import MicroscopeInput
+from dynagat.sampling.rows import Neighbours
 
 
 @final
@@ -66,13 +74,16 @@ class NodeModel(Model):
 
     def outputs(self, data: GraphData) -> Tensor:
         """[N, out]: output of the network."""
-        graph = data.graph(self_loops=self.self_loops)
-        x = node_features(data, degrees(graph))
+        rows, loops = Neighbours.on_disk(data, loops=not self.self_loops), self.self_loops
+        edges = data.graph(self_loops=loops) if rows is None else rows
+        loops = loops and rows is not None  # else the graph has them
+        is_own = has_features(data)
+        x = node_features(data) if is_own else degree_features(all_degrees(edges) + int(loops))
         if x.shape[1] != self.in_dim:
             raise ValueError(
                 f"the model reads {self.in_dim} features, but {data.name} has {x.shape[1]}"
             )
-        return infer_nodes(cast(Network, self.network), x, graph)
+        return infer_nodes(cast(Network, self.network), x, edges, self_loops=loops)
 
     def microscope_input(self, data: GraphData) -> MicroscopeInput:
         """The whole graph."""

@@ -1,10 +1,12 @@
 """Node prediction on one graph: trained on all of it, on sampled neighbours, or on random walks.
 
-Evaluation is exact: it uses all neighbours, layer by layer where the graph is large.
+Evaluation is exact: it uses all neighbours, layer by layer where the graph is large. A graph that
+is only sampled from may be larger than memory: its rows and features are mapped from files.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -15,6 +17,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from dynagat.data.scratch import memory_limit, new_table
 from dynagat.data.store import SPLITS, GraphData, tensor
 from dynagat.graph import Graph
 from dynagat.metrics import MACRO_F1, METRICS, Metric, find_metric
@@ -28,22 +31,28 @@ from dynagat.prediction.prediction import (
     variety,
 )
 from dynagat.sampling.batch import Batch
-from dynagat.sampling.inference import infer
+from dynagat.sampling.draw import take_rows
+from dynagat.sampling.inference import collect, infer
 from dynagat.sampling.neighbours import NeighborLoader
+from dynagat.sampling.rows import Neighbours
 from dynagat.sampling.saint import GraphSAINTRandomWalkSampler
+from dynagat.sampling.source import Source
 from dynagat.training import ADDED_LATER, Outcome, Schedule
 
 DEGREE_FEATURES = 24
 LARGE_FIELD = 0.8  # fraction of the nodes from which a receptive field is not worth extracting
 INFERENCE_BATCH = 100_000  # nodes, where a network does not run on the whole graph at once
+LEAST_BATCH = 500  # the same, if memory is short
 
 
 @dataclass(frozen=True, eq=False)
 class NodeProblem:
     """A graph, and what is to be predicted for its nodes."""
 
-    x: Tensor  # [N, features]
-    edges: Graph  # what is sampled from: without self-loops, if `self_loops` adds them
+    x: Tensor  # [N, features]; float32 unless it is mapped from a file
+    # What is sampled from: without self-loops, if `self_loops` adds them. A large graph's rows are
+    # mapped from files.
+    edges: Graph | Neighbours
     y: Tensor  # as in GraphData
     split: Mapping[str, Tensor]
     kind: str  # "classification", "multilabel" or "regression"
@@ -55,18 +64,39 @@ class NodeProblem:
     has_features: bool = True  # False: x encodes the degree
 
     @cached_property
-    def graph(self) -> Graph:
-        """What networks run on."""
-        return self.edges.with_self_loops() if self.self_loops else self.edges
+    def whole_edges(self) -> Graph:
+        """All edges, in memory."""
+        return self.edges if isinstance(self.edges, Graph) else self.edges.graph()
 
     @cached_property
-    def degree(self) -> Tensor:
-        """[N]: degree of each node in `graph`."""
-        return degrees(self.edges) + int(self.self_loops)
+    def graph(self) -> Graph:
+        """What networks run on that are given the whole graph."""
+        return self.whole_edges.with_self_loops() if self.self_loops else self.whole_edges
+
+    @cached_property
+    def rows(self) -> Neighbours:
+        return _rows(self.edges)
+
+    def degree_of(self, nodes: Tensor) -> Tensor:
+        """Their degrees in `graph`."""
+        return torch.from_numpy(self.rows.degrees(nodes.numpy())) + int(self.self_loops)
 
 
-def node_problem(data: GraphData, self_loops: bool = True) -> NodeProblem:
-    """The problem that a stored graph poses; a ValueError if it can't be learnt."""
+def _rows(edges: Graph | Neighbours) -> Neighbours:
+    return edges if isinstance(edges, Neighbours) else Neighbours.from_graph(edges)
+
+
+def node_problem(
+    data: GraphData, self_loops: bool = True, rows: Neighbours | None = None
+) -> NodeProblem:
+    """The problem that a stored graph poses; a ValueError if it can't be learnt.
+
+    Args:
+        data: the graph.
+        self_loops: whether to remove existing self-loops and to add one to each node.
+        rows: of a large graph, mapped from files (`Neighbours.on_disk`), without self-loops if
+            `self_loops` adds them. They are used in place of the edges of `data`.
+    """
     kind = data.task.get("kind")
     if kind not in METRICS:
         raise ValueError(f"graph {data.name} must have a target for its nodes, but has {kind}")
@@ -76,9 +106,9 @@ def node_problem(data: GraphData, self_loops: bool = True) -> NodeProblem:
         mean, std = mean_and_std(y[split["train"]], data, "nodes")
     widths = {"regression": 1, "multilabel": y.shape[-1]}
     out_dim = widths[kind] if kind in widths else len(data.task["classes"])
-    edges = (without_loops(data) if self_loops else data).graph()
-    x = node_features(data, degrees(edges) + int(self_loops))
+    edges = (without_loops(data) if self_loops else data).graph() if rows is None else rows
     own = has_features(data)
+    x = node_features(data) if own else degree_features(all_degrees(edges) + int(self_loops))
     return NodeProblem(x, edges, y, split, kind, out_dim, self_loops, mean, std, has_features=own)
 
 
@@ -99,10 +129,19 @@ def has_features(data: GraphData) -> bool:
     return x is not None and np.shape(x)[1] > 0
 
 
-def node_features(data: GraphData, degree: Tensor) -> Tensor:
-    """x; for nodes without features, a one-hot encoding of ⌊log₂ degree⌋."""
-    if has_features(data):
-        return tensor(np.asarray(data.x)).float()
+def node_features(data: GraphData) -> Tensor:
+    """x as float32; of another type, it stays mapped from its file if a copy would be large."""
+    x = tensor(np.asarray(data.x))
+    return x if 4 * x.numel() > memory_limit() else x.float()
+
+
+def all_degrees(edges: Graph | Neighbours) -> Tensor:
+    """[N]"""
+    return degrees(edges) if isinstance(edges, Graph) else torch.from_numpy(np.diff(edges.rowptr))
+
+
+def degree_features(degree: Tensor) -> Tensor:
+    """A one-hot encoding of ⌊log₂ degree⌋, for nodes without features."""
     size = degree.clamp_min(1).double().log2().long().clamp_max(DEGREE_FEATURES - 1)
     return F.one_hot(size, DEGREE_FEATURES).float()
 
@@ -173,13 +212,13 @@ class NodePrediction(Prediction):
         if not task.roots:
             return iter([None])
         walks = task.roots, task.walk_length, task.steps
-        return iter(GraphSAINTRandomWalkSampler(self.problem.edges, *walks, seed=seed))
+        return iter(GraphSAINTRandomWalkSampler(self.problem.rows, *walks, seed=seed))
 
     def loader(
         self, part: str, neighbours: tuple[int, ...], shuffle: bool, batch_size: int, seed: int
     ) -> NeighborLoader:
         return NeighborLoader(
-            self.problem.edges,
+            Source(self.problem.rows, {"x": self.problem.x}),
             num_neighbors=neighbours[::-1],  # it counts layers from the seed nodes
             batch_size=batch_size,
             input_nodes=self.problem.split[part],
@@ -202,7 +241,8 @@ class NodePrediction(Prediction):
         """The nodes of a sample that are trained on, and the network's output for them."""
         batch = batch.with_self_loops() if self.problem.self_loops else batch
         nodes = batch.node_id
-        x, degree = self.problem.x[nodes], self.problem.degree[nodes]
+        x = self.problem.x[nodes] if batch.x is None else batch.x
+        x, degree = x.to(_dtype(network)), self.problem.degree_of(nodes)
         if batch.layered:  # sampled neighbours, not a subgraph of random walks
             return nodes[: batch.num_seeds], network(x, neighbourhoods(batch.graphs, degree))
         kept = self._is_training[nodes].nonzero()[:, 0]  # some nodes of the subgraph
@@ -230,7 +270,7 @@ class NodePrediction(Prediction):
         batch = self._fields[key]
         if batch is None:
             return None
-        degree = self.problem.degree[batch.node_id]
+        degree = self.problem.degree_of(batch.node_id)
         return network(batch.x, neighbourhoods(batch.graphs, degree))
 
     def _receptive_field(self, part: str, layers: int) -> Batch | None:
@@ -241,8 +281,7 @@ class NodePrediction(Prediction):
         (batch,) = self.loader(part, (-1,) * layers, False, len(nodes), 0)
         if batch.num_nodes > limit:
             return None
-        batch = batch.with_self_loops() if problem.self_loops else batch
-        return replace(batch, x=problem.x[batch.node_id])
+        return batch.with_self_loops() if problem.self_loops else batch
 
     def mean_loss(self, out: Tensor, target: Tensor) -> Tensor:
         """Mean over the nodes whose target is known."""
@@ -275,7 +314,24 @@ class NodePrediction(Prediction):
 
     def evaluate(self, network: nn.Module, part: str) -> tuple[float, float]:
         out, target = self.outputs(network, [part])[part]
-        return self.value(self.metric, out, target), float(self.mean_loss(out, target))
+        return self.value(self.metric, out, target), self._loss_in_parts(out, target)
+
+    def _loss_in_parts(self, out: Tensor, target: Tensor) -> float:
+        """The mean loss, without a copy of large outputs."""
+        if 4 * out.numel() <= memory_limit():
+            return float(self.mean_loss(out, target))
+        total, weights = 0.0, 0.0
+        for part in zip(out.split(INFERENCE_BATCH), target.split(INFERENCE_BATCH), strict=True):
+            if weight := float(self._weight(part[1])):
+                total += weight * float(self.mean_loss(*part))
+                weights += weight
+        return total / weights if weights else math.nan
+
+    def _weight(self, target: Tensor) -> Tensor:
+        """What the mean loss of these nodes counts in a mean over more of them."""
+        if self.problem.kind == "classification" and self._class_weights is not None:
+            return self._class_weights[target].sum()
+        return (~target.isnan()).sum()
 
     def value(self, metric: Metric, out: Tensor, target: Tensor) -> float:
         """A metric of the network's output; errors are in the unit of the target."""
@@ -314,7 +370,7 @@ class NodePrediction(Prediction):
         if any(out is None for out in outputs.values()):
             whole = self._run_whole(network)
             outputs = {
-                part: whole[self.problem.split[part]] if out is None else out
+                part: _select(whole, self.problem.split[part]) if out is None else out
                 for part, out in outputs.items()
             }
         targets = {part: self.target(self.problem.split[part]) for part in parts}
@@ -324,13 +380,14 @@ class NodePrediction(Prediction):
         """[N, out]; layer by layer if training samples neighbours because the graph is large."""
         problem = self.problem
         if self.settings.neighbours:
-            return infer_nodes(network, problem.x, problem.edges, self_loops=problem.self_loops)
+            return infer_nodes(network, problem.x, problem.rows, self_loops=problem.self_loops)
         return network(problem.x, problem.graph)
 
     def _run_sampled(self, network: nn.Module, part: str) -> Tensor:
         """From samples of neighbours, the same ones at every evaluation."""
         batches = self.loader(part, self.settings.eval_neighbours, False, self.batch_size, 0)
-        return torch.cat([self._run_batch(network, batch)[1] for batch in batches])
+        outputs = (self._run_batch(network, batch)[1] for batch in batches)
+        return torch.as_tensor(collect(outputs, len(self.problem.split[part])))
 
     def microscope_input(self) -> MicroscopeInput:
         problem, marks = self.problem, {}
@@ -339,6 +396,17 @@ class NodePrediction(Prediction):
             loops = torch.zeros(num_loops, dtype=torch.bool)
             marks["noise"] = torch.cat([problem.noise, loops])
         return MicroscopeInput((problem.x, problem.graph), marks)
+
+
+def _select(whole: Tensor, nodes: Tensor) -> Tensor:
+    """whole[nodes], in a new table; see `new_table`."""
+    out = new_table((len(nodes), *whole.shape[1:]), whole.dtype)
+    return torch.index_select(whole, 0, nodes, out=out)
+
+
+def _dtype(network: nn.Module) -> torch.dtype:
+    """Of the network's weights."""
+    return next((each.dtype for each in network.parameters()), torch.float32)
 
 
 def neighbourhoods(graphs: Sequence[Graph], degree: Tensor) -> list[Neighbourhood]:
@@ -350,29 +418,38 @@ def neighbourhoods(graphs: Sequence[Graph], degree: Tensor) -> list[Neighbourhoo
 def infer_nodes(
     network: Network,
     x: Tensor,
-    graph: Graph,
-    batch_size: int = INFERENCE_BATCH,
+    edges: Graph | Neighbours,
+    batch_size: int | None = None,
     *,
     self_loops: bool = False,
 ) -> Tensor:
     """[N, out] of a network for every node, layer by layer, in bounded memory.
 
-    `self_loops` adds one to each node of the graph, which must have none.
+    By default, as many nodes go through a layer at once as DYNAGAT_MEMORY has room for the features
+    of their neighbours. `self_loops` adds one to each node of the graph, which must have none.
     """
-    return network.readout(encode_nodes(network, x, graph, batch_size, self_loops=self_loops))
+    encoded = encode_nodes(network, x, edges, batch_size, self_loops=self_loops)
+    return _by_rows(network.readout, encoded)
 
 
 @torch.no_grad()
 def encode_nodes(
     network: Network,
     x: Tensor,
-    graph: Graph,
-    batch_size: int = INFERENCE_BATCH,
+    edges: Graph | Neighbours,
+    batch_size: int | None = None,
     *,
     self_loops: bool = False,
 ) -> Tensor:
     """As `infer_nodes`, before the readout. Degrees travel as the last column of the features."""
-    degree = degrees(graph)[:, None].float() + int(self_loops)
+    network.eval()
+    rows, table = _rows(edges), _by_rows(network.embedding, x)
+    batch_size = _batch_size(rows, table) if batch_size is None else batch_size
+
+    def inputs(nodes: np.ndarray, threads: int) -> Tensor:
+        features = take_rows(table, nodes, threads).to(_dtype(network))
+        degree = torch.from_numpy(rows.degrees(nodes)) + int(self_loops)
+        return torch.cat([features, degree[:, None].to(features.dtype)], dim=1)
 
     def step(layer: nn.Module) -> Callable[[Tensor, Graph], Tensor]:
         def run(features: Tensor, part: Graph) -> Tensor:
@@ -382,8 +459,22 @@ def encode_nodes(
 
         return run
 
-    network.eval()
-    steps = [step(layer) for layer in network.layers]
-    features = torch.cat([network.embedding(x), degree], dim=1)
-    out = infer(steps, features, graph, batch_size=batch_size)
+    out = infer([step(layer) for layer in network.layers], inputs, rows, batch_size=batch_size)
     return torch.as_tensor(out)[:, :-1]
+
+
+def _batch_size(rows: Neighbours, table: Tensor) -> int:
+    """Of inference: the features of the nodes of a batch and of their neighbours fit the limit."""
+    row_bytes = max(1, 4 * table[:1].numel())
+    if rows.num_nodes * row_bytes <= memory_limit():
+        return INFERENCE_BATCH
+    keys_per_node = 1 + len(rows.key_index) / rows.num_nodes
+    fitting = int(memory_limit() / (row_bytes * keys_per_node))
+    return min(INFERENCE_BATCH, max(LEAST_BATCH, fitting))
+
+
+def _by_rows(module: nn.Module, x: Tensor) -> Tensor:
+    """module(x), in parts if x is large: the result may then be mapped from a file."""
+    if isinstance(module, nn.Identity) or x.element_size() * x.numel() <= memory_limit():
+        return module(x)
+    return torch.as_tensor(collect(map(module, x.split(INFERENCE_BATCH)), len(x)))

@@ -1,15 +1,20 @@
-"""infer: the exact output of a network for all nodes, layer by layer, in the memory of a batch."""
+"""infer: the exact output of a network for all nodes, layer by layer, in the memory of a batch.
+
+Outputs of a layer that are larger than DYNAGAT_MEMORY are kept in unnamed files.
+"""
 
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from dynagat.data.scratch import new_table
 from dynagat.files import write_through
 from dynagat.graph import Graph
 from dynagat.sampling.ahead import work_ahead
@@ -19,12 +24,13 @@ from dynagat.sampling.rows import Neighbours
 
 Layer = Callable[[Tensor, Graph], Tensor]
 Rows = Tensor | np.ndarray
+RowsOf = Callable[[np.ndarray, int], Tensor]
 
 
 @torch.no_grad()
 def infer(
     layers: Sequence[Layer],
-    x: Rows,
+    x: Rows | RowsOf,
     graph: Graph | Neighbours,
     *,
     batch_size: int = 4096,
@@ -36,12 +42,15 @@ def infer(
     Args:
         layers: each takes the rows of a graph's keys and the graph, and returns a row for each
             query. The queries are the first keys. Layers should be in evaluation mode.
-        x: [N, features]; a tensor, or an array that may be mapped from a file.
+        x: [N, features]; a tensor, or an array that may be mapped from a file. Or a function that
+            returns the rows of an array of nodes; it is called as x(nodes, threads) in background
+            threads.
         graph: of N nodes. The keys of a batch are its queries, followed by their neighbours.
         batch_size: the number of queries that go through a layer at once.
         out: a tensor or array for the result, or the path of an npy file, which is mapped. With a
             file, the outputs of inner layers are also kept in files next to it, so that nothing of
-            N rows is in memory.
+            N rows is in memory. By default a new tensor, mapped from an unnamed file in the cache
+            folder if it is larger than DYNAGAT_MEMORY.
         prefetch: the number of batches that are prepared in advance.
     """
     rows = graph if isinstance(graph, Neighbours) else Neighbours.from_graph(graph)
@@ -51,21 +60,23 @@ def infer(
         raise ValueError("layers must hold at least one layer, but are empty")
     if rows.num_nodes == 0:
         raise ValueError("graph must have at least one node, but has none")
-    if len(x) != rows.num_nodes:
+    if not callable(x) and len(x) != rows.num_nodes:
         raise ValueError(f"x must have a row for each of {rows.num_nodes} nodes, but has {len(x)}")
     if isinstance(out, (str, Path)):
         return _infer_to_file(layers, x, rows, batch_size, Path(out), prefetch)
     _check_out(out, x)
     for layer in layers[:-1]:
-        x = _collect(_outputs(layer, x, rows, batch_size, prefetch), rows.num_nodes, None)
-    return _collect(_outputs(layers[-1], x, rows, batch_size, prefetch), rows.num_nodes, out)
+        x = collect(_outputs(layer, x, rows, batch_size, prefetch), rows.num_nodes)
+    return collect(_outputs(layers[-1], x, rows, batch_size, prefetch), rows.num_nodes, out)
 
 
-def _check_out(out: Rows | None, x: Rows) -> None:
+def _check_out(out: Rows | None, x: Rows | RowsOf) -> None:
     """Writing to an array that is mapped read-only would kill the process."""
     if isinstance(out, np.ndarray) and not out.flags.writeable:
         raise ValueError("out must be a writeable array, but is read-only")
-    if out is not None and np.may_share_memory(_as_array(out), _as_array(x)):
+    if out is None or callable(x):
+        return
+    if np.may_share_memory(_as_array(out), _as_array(x)):
         raise ValueError("out must not share memory with x, whose rows later batches still need")
 
 
@@ -74,15 +85,16 @@ def _as_array(rows: Rows) -> np.ndarray:
 
 
 def _outputs(
-    layer: Layer, x: Rows, rows: Neighbours, batch_size: int, prefetch: int
+    layer: Layer, x: Rows | RowsOf, rows: Neighbours, batch_size: int, prefetch: int
 ) -> Iterator[Tensor]:
     """The output of one layer for all nodes, batch by batch."""
+    rows_of = x if callable(x) else partial(take_rows, x)
 
     def make(n: int, threads: int) -> tuple[Tensor, Graph]:
         queries = np.arange(n * batch_size, min((n + 1) * batch_size, rows.num_nodes))
         block = sample(rows, queries, [-1], threads=threads)
         graph = make_graph(block.layers[0], len(block.node), threads)
-        return take_rows(x, block.node, threads), graph
+        return rows_of(block.node, threads), graph
 
     first = None
     for table, graph in work_ahead(make, -(-rows.num_nodes // batch_size), prefetch):
@@ -101,11 +113,11 @@ def _outputs(
         yield part
 
 
-def _collect(parts: Iterator[Tensor], num_rows: int, out: Rows | None) -> Rows:
+def collect(parts: Iterable[Tensor], num_rows: int, out: Rows | None = None) -> Rows:
     """Copy all parts into one table, which is `out` or a new one."""
     first = 0
     for part in parts:
-        out = part.new_empty(num_rows, *part.shape[1:]) if out is None else out
+        out = _new_table(part, num_rows) if out is None else out
         if tuple(out.shape) != (num_rows, *part.shape[1:]):
             expected = [num_rows, *part.shape[1:]]
             raise ValueError(f"out must have shape {expected}, but has {list(out.shape)}")
@@ -118,8 +130,18 @@ def _collect(parts: Iterator[Tensor], num_rows: int, out: Rows | None) -> Rows:
     return out
 
 
+def _new_table(part: Tensor, num_rows: int) -> Tensor:
+    shape = (num_rows, *part.shape[1:])
+    return new_table(shape, part.dtype) if part.device.type == "cpu" else part.new_empty(shape)
+
+
 def _infer_to_file(
-    layers: Sequence[Layer], x: Rows, rows: Neighbours, batch_size: int, path: Path, prefetch: int
+    layers: Sequence[Layer],
+    x: Rows | RowsOf,
+    rows: Neighbours,
+    batch_size: int,
+    path: Path,
+    prefetch: int,
 ) -> np.ndarray:
     """Keep the outputs of inner layers in a temporary folder next to the file."""
     if not path.parent.is_dir():

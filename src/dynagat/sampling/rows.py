@@ -12,6 +12,8 @@ from typing import Any
 import numpy as np
 import torch
 
+from dynagat.data.rows import RowOrder, rows_on_disk
+from dynagat.data.store import GraphData
 from dynagat.graph import MAX_ROWS, Graph
 from dynagat.native import kernels
 from dynagat.sampling import reference
@@ -79,6 +81,44 @@ class Neighbours:
             raise ValueError(f"there must be at most {MAX_ROWS} edges, but there are {len(query)}")
         rows = samplers.group_rows(query, key, num_nodes, torch.get_num_threads())
         return cls(*rows, num_edges=len(query))
+
+    @classmethod
+    def on_disk(
+        cls,
+        data: GraphData,
+        *,
+        both: bool = False,
+        loops: bool = True,
+        edge_id: bool = False,
+    ) -> Neighbours | None:
+        """The rows of a large stored graph, mapped from files that are written when first needed.
+
+        None if they would take no more memory than DYNAGAT_MEMORY says, or if the graph is not
+        stored.
+
+        Args:
+            data: a graph with one type of nodes and edges.
+            both: whether to add the other direction of each edge, without duplicates.
+            loops: whether to keep self-loops.
+            edge_id: whether to keep the index of each edge in the graph; not with `both`.
+        """
+        arrays = rows_on_disk(data, RowOrder(both, loops, edge_id))
+        if arrays is None:
+            return None
+        rowptr, key, ids = arrays["rowptr"], arrays["key_index"], arrays.get("edge_id")
+        return cls(rowptr, key, ids, len(key) if ids is None else data.num_edges)
+
+    def degrees(self, nodes: np.ndarray) -> np.ndarray:
+        """The number of keys of each node."""
+        return self.rowptr[nodes + 1] - self.rowptr[nodes]
+
+    def graph(self) -> Graph:
+        """The Graph of all edges, in memory; edges are numbered by their position."""
+        rowptr, key = (torch.from_numpy(np.asarray(each)) for each in (self.rowptr, self.key_index))
+        query = torch.repeat_interleave(
+            torch.arange(self.num_nodes, dtype=key.dtype), rowptr.diff()
+        )
+        return Graph.from_edges(query, key, self.num_nodes)
 
     @property
     def num_nodes(self) -> int:

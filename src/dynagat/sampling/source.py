@@ -43,7 +43,9 @@ class Source:
 
 
 def read_source(data: Any) -> Source:
-    """From a PyG Data, a GraphData, a Graph or Neighbours."""
+    """From a PyG Data, a GraphData, a Graph or Neighbours; a Source is returned as it is."""
+    if isinstance(data, Source):
+        return data
     if isinstance(data, Neighbours):
         return Source(data, {})
     if isinstance(data, Graph):
@@ -60,7 +62,9 @@ def read_source(data: Any) -> Source:
 
 def _read_stored(data: GraphData) -> Source:
     edges, arrays = data.sole_edges, data.nodes[data.node_type].arrays
-    rows = Neighbours.from_edges(edges.query_index, edges.key_index, data.num_nodes)
+    rows = Neighbours.on_disk(data, edge_id=True)
+    if rows is None:
+        rows = Neighbours.from_edges(edges.query_index, edges.key_index, data.num_nodes)
     tables = {name: arrays[name] for name in ("x", "y") if name in arrays}
     return Source(rows, {n: t for n, t in tables.items() if isinstance(t, np.ndarray)})
 

@@ -43,12 +43,12 @@ class NoisyData(NodeData):
         if not 0 <= self.noise <= 1:
             raise ValueError(f"noise must lie in [0, 1], but is {self.noise}")
 
-    def read(self) -> GraphData:
+    def stored(self) -> GraphData:
         data = load(self.dataset)
-        return (data.only(self.relation) if self.relation else data).symmetric()
+        return data.only(self.relation) if self.relation else data
 
-    def load(self, seed: int) -> NodeProblem:
-        data, after = self.checked(seed), self.features == "noisy-structure"
+    def problem(self, stored: GraphData, seed: int) -> NodeProblem:
+        data, after = self.checked(self.directed(stored), seed), self.features == "noisy-structure"
         data = without_loops(data if after else self.with_features(data))
         noise_seed = seed if self.noise_seed is None else self.noise_seed
         noisy, is_noise = add_noise(data, self.noise, noise_seed)
