@@ -131,16 +131,20 @@ def report(
     claims: Annotated[
         Path | None, typer.Option(help="File for a page of the paper's claims and what came out.")
     ] = None,
+    theorems: Annotated[
+        Path | None, typer.Option(help="For --claims: theorems.json of `dynagat theory --out`.")
+    ] = None,
 ) -> None:
     """Print tables of records, and write a page of them.
 
     The page has figures and works offline.
     """
-    from dynagat.report import print_report, write_report
+    from dynagat.report import print_report, read_theorems, write_report
 
     with explain_errors():
+        shown = [] if theorems is None else read_theorems(theorems)
         chosen = [find(name) for name in benchmarks or BENCHMARKS]
         known = gather(store, records or [], [each.name for each in chosen])
         print_report(out, known, chosen)
-        page = write_report(known, chosen, out_folder, claims)
+        page = write_report(known, chosen, out_folder, claims, shown)
     out.print(f"page: {page}", markup=False, soft_wrap=True)

@@ -50,9 +50,17 @@ class Decline:
     def sample(self) -> Sample:
         return Sample.of(self.slopes.values())
 
+    def is_comparable(self, other: Decline) -> bool:
+        """Whether no run of either was cut off at any ratio."""
+        return all(map(Row.is_comparable, self.rows, other.rows))
+
+    def is_tested(self, ours: Decline) -> bool:
+        """Whether the test against GATv2 counts."""
+        return math.isfinite(self.p) and self.is_comparable(ours)
+
     @property
-    def is_cut(self) -> bool:
-        return any(row.not_converged for row in self.rows)
+    def is_significant(self) -> bool:
+        return self.p_holm < SIGNIFICANT
 
     @property
     def text(self) -> str:
@@ -135,20 +143,47 @@ def robustness(rows: Sequence[Row]) -> Iterator[str]:
     parts = [f"{each.row.title} {each.text}" for each in every]
     yield f"Points of accuracy for 0.1 added edges per edge: {'; '.join(parts)}."
     compared = [each for each in every if math.isfinite(each.p)]
-    ours_cut = any(each.is_cut for each in every if each.row.mechanism == OURS)
+    ours = next((each for each in every if each.row.mechanism == OURS), None)
     for each in compared:
-        yield _verdict(each, ours_cut, len(compared))
+        assert ours is not None
+        yield _verdict(each, ours, len(compared))
 
 
-def _verdict(each: Decline, ours_cut: bool, num_tests: int) -> str:
+def slope_test(each: Decline, num_tests: int) -> str:
+    """The test and the family of its correction, for brackets."""
+    place = f" on {each.row.dataset}" if each.row.dataset else ""
+    family = f" after Holm's correction for the {num_tests} slope tests{place}"
+    after = family if num_tests > 1 else ""
+    return f"slope, paired, two-sided {wording.p_equals(each.p_holm)}{after}"
+
+
+def _verdict(each: Decline, ours: Decline, num_tests: int) -> str:
     name = each.row.title
-    if ours_cut or each.is_cut:
+    if not each.is_comparable(ours):
         return f"The slopes of GATv2 and {name} are not compared, because runs were cut off."
-    after = f" after Holm's correction for {num_tests} tests" if num_tests > 1 else ""
-    test = f"slope, paired, two-sided {wording.p_equals(each.p_holm)}{after}"
-    if each.p_holm >= SIGNIFICANT:
+    test = slope_test(each, num_tests)
+    if not each.is_significant:
         side = "less" if each.difference > 0 else "more"
         return f"GATv2 loses {side} to noise than {name} on average, not significantly ({test})."
     if each.difference > 0:
         return f"GATv2 is more robust to noise than {name} ({test})."
     return f"{name} is more robust to noise than GATv2 ({test})."
+
+
+def slope_text(rows: Sequence[Row]) -> str:
+    """ "Slopes in points for 0.1 added edges per edge: GAT ...; GATv2 ... (n = 10); p = ...." """
+    every = declines(rows)
+    ours = next((each for each in every if each.row.mechanism == OURS), None)
+    if ours is None:
+        return "There are no slopes of GATv2."
+    parts = [f"{each.row.title} {each.text} (n = {each.sample.n})" for each in every]
+    compared = [each for each in every if math.isfinite(each.p)]
+    tests = [
+        f"against {wording.name_of(each.row.mechanism)} {wording.p_equals(each.p_holm)}"
+        if each.is_comparable(ours)
+        else f"not compared with {wording.name_of(each.row.mechanism)}, as runs were cut off"
+        for each in compared
+    ]
+    family = f" (paired, two-sided, Holm for these {len(compared)} tests)" if compared else ""
+    said = f" GATv2 {', '.join(tests)}{family}." if tests else ""
+    return f"Points of accuracy per 0.1 added edges: {', '.join(parts)}.{said}"
