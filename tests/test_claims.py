@@ -104,7 +104,7 @@ def test_reaching_a_level_counts_finished_runs_only():
 
 
 def test_whether_gat_fits_the_training_graphs_is_read_from_its_train_accuracy():
-    records = runs("gat", [0.3, 0.4], 8, train=0.9996) + [record()]
+    records = [*runs("gat", [0.3, 0.4], 8, train=0.9996), record()]
     assert judged(records, FITS)["corrected"][0] == "held"
     (sentence,) = fits(findings(records).rows)
     assert "GAT (8 heads) 100% in 2 of 2 finished runs at k = 10" in sentence

@@ -32,6 +32,7 @@ class Subject:
     options: dict[str, Any] = field(default_factory=dict)  # options of how_attentive
     names: Sequence[str] | None = None  # of the nodes
     molecules: Mapping[int, Molecule] = field(default_factory=dict)  # by their first node
+    notes: tuple[str, ...] = ()  # sentences for the user
 
     def analyse(self) -> Attentiveness:
         return how_attentive(self.model, self.data, **self.options)
@@ -80,6 +81,21 @@ def of_run(record: Record, store: Store, benchmark: Benchmark) -> Subject:
     network, given = revive(recorded, record.mechanism, record.seed, weights)
     title = title_of(record, benchmark)
     return Subject(title, network, given.inputs, dict(given.marks), given.names, given.molecules)
+
+
+def of_released(path: Path, benchmarks: Sequence[Benchmark]) -> Subject:
+    """A model of the paper's released code, on the graphs of its benchmark."""
+    readers = [each.released for each in benchmarks if each.released is not None]
+    if len(readers) != 1:
+        names = ", ".join(each.name for each in benchmarks)
+        raise ValueError(f"a benchmark with released checkpoints must be named, but got {names}")
+    model = readers[0](path)
+    given = model.prediction.microscope_input()
+    settings = [wording.setting_label(name, value) for name, value in model.settings.items()]
+    kind = wording.title_of(model.mechanism, model.heads)
+    title = ", ".join([f"{path.name}, released {kind}", *settings])
+    marks, molecules = dict(given.marks), given.molecules
+    return Subject(title, model.network, given.inputs, marks, given.names, molecules, model.notes)
 
 
 def find_run(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Literal
 
 import torch
@@ -17,7 +18,9 @@ from torch import Tensor, nn
 from dynagat.benchmarks.dictionary_lookup.dictionary import Dictionary, make_dictionary
 from dynagat.benchmarks.dictionary_lookup.network import DictionaryNetwork, LookupGCN, LookupGIN
 from dynagat.benchmarks.dictionary_lookup.published import TEST, published
-from dynagat.experiment import Benchmark, departure, improvement
+from dynagat.benchmarks.dictionary_lookup.released import read_released
+from dynagat.experiment import Benchmark, as_published, departure, improvement
+from dynagat.experiment.released import Released
 from dynagat.metrics import ACCURACY, Metric
 from dynagat.nn.network import ATTENTION
 from dynagat.prediction.prediction import MicroscopeInput, Prediction
@@ -261,6 +264,10 @@ def _extras(findings: Any) -> Any:
     return extras(findings)
 
 
+def _released(path: Path) -> Released:
+    return read_released(path, as_published(DICTIONARY_LOOKUP.settings))
+
+
 DICTIONARY_LOOKUP = Benchmark(
     name="dictionary-lookup",
     title="DictionaryLookup: k queries look up the values of k keys",
@@ -278,4 +285,5 @@ DICTIONARY_LOOKUP = Benchmark(
     published=published(),
     caveats={"valid_pairs=shared": "validation and test graphs have the same held-out pairs"},
     extras=_extras,
+    released=_released,
 )
