@@ -302,7 +302,7 @@ def _varied(row: Row) -> list[str]:
     return [name for name in row.swept if name != "dataset"]
 
 
-def _values(group: list[Row]) -> str:
+def _values(group: Sequence[Row]) -> str:
     (name,) = _varied(group[0])
     values = [row.swept[name] for row in group]
     if all(type(value) is float for value in values):

@@ -12,7 +12,7 @@ import pickle
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard
 
 import torch
 from torch import Tensor, nn
@@ -108,7 +108,7 @@ def _load(path: Path) -> Mapping[str, Any]:
     return saved
 
 
-def _is_state(state: Any) -> bool:
+def _is_state(state: Any) -> TypeGuard[Mapping[str, Tensor]]:
     return isinstance(state, Mapping) and all(isinstance(v, Tensor) for v in state.values())
 
 
