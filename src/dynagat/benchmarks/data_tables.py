@@ -59,7 +59,7 @@ PRINTED: dict[str, tuple[Sizes, ...]] = {
 }
 COLUMNS = ("data", "part", "source", "graphs", "nodes", "edges", "degree", "diameter")
 LEGEND = (
-    "paper: as printed. here: computed from the data that are stored here. Edges: each once, of link"
+    "paper: as printed. here: computed from the data that are here. Edges: each once, of link"
     " prediction with the links of all parts. Degree: mean number of distinct neighbours, without"
     f" directions. Diameter ≥: the longest distance that {STARTS * SWEEPS} breadth-first searches"
     f" found, {SWEEPS} from each of {STARTS} random nodes (seed 0), a lower bound. Of molecules and"

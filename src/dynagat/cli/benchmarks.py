@@ -28,14 +28,36 @@ def add_benchmarks(app: typer.Typer) -> None:
     app.command()(report)
 
 
-def list_benchmarks() -> None:
+def list_benchmarks(
+    training: Annotated[
+        bool,
+        typer.Option("--training", help="The paper's training details beside ours, instead."),
+    ] = False,
+    into: Annotated[
+        Path | None, typer.Option(help="With --training: a file, written between its marks.")
+    ] = None,
+) -> None:
     """List benchmarks, and whether their data are here."""
+    if training or into is not None:
+        _list_training(into, training)
+        return
     for benchmark in BENCHMARKS.values():
         heads = benchmark.mechanisms.items()
         mechanisms = ", ".join(f"{name} ({'/'.join(map(str, n))})" for name, n in heads)
         print(f"{benchmark.name}: {benchmark.title.partition(': ')[2] or benchmark.title}")
         print(f"  mechanisms (heads): {mechanisms}")
         print(f"  data: {benchmark.data.missing() or 'present'}\n")
+
+
+def _list_training(into: Path | None, training: bool) -> None:
+    from dynagat.benchmarks.training_table import training_table, write_training
+
+    with explain_errors():
+        if not training:
+            raise ValueError("--into is for --training, but that is not given")
+        if into is not None:
+            write_training(into)
+        print(training_table().to_text())
 
 
 def run(
