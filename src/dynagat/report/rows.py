@@ -110,8 +110,13 @@ class Row:
 
     @property
     def p(self) -> float:
-        """That GATv2 is better than this row: Student's, one-sided, as in the paper."""
-        return math.nan if self.contrast is None else self.contrast.student.one_sided
+        """That GATv2 is better than this row: Student's, one-sided, as in the paper.
+
+        nan where runs were cut off: then nothing is tested.
+        """
+        if self.contrast is None or self.is_cut:
+            return math.nan
+        return self.contrast.student.one_sided
 
     @property
     def diverged(self) -> int:

@@ -21,7 +21,7 @@ from dynagat.benchmarks.edge_noise.slope import (
 from dynagat.report.findings import Findings
 from dynagat.report.judgement import Judgement, chosen, context_of, verdict_of
 from dynagat.report.parts import Extras, Figure
-from dynagat.report.rows import OURS, RIVAL, Row, families
+from dynagat.report.rows import RIVAL, Row, families
 
 CAPTIONS = {figure_4: figure_4_caption, noise_figure: noise_figure_caption}
 
@@ -46,10 +46,7 @@ def judge(findings: Findings) -> Iterator[Judgement]:
     """The claim is about the slope of accuracy over noise, with as many heads of GAT."""
 
     def tested(rows: list[Row]) -> list[Decline]:
-        every = declines(rows)
-        ours = [each for each in every if each.row.mechanism == OURS]
-        rivals = [each for each in every if each.row.mechanism == RIVAL]
-        return [each for each in rivals if ours and each.is_tested(ours[0])]
+        return [each for each in declines(rows) if each.row.mechanism == RIVAL and each.is_tested]
 
     for rows in chosen(findings, tested):
         num_all = sum(each.row.mechanism == RIVAL for each in declines(rows))

@@ -41,6 +41,7 @@ class Decline:
     difference: float = math.nan  # of GATv2's mean slope and this one, over shared seeds
     p: float = math.nan
     p_holm: float = math.nan
+    is_cut: bool = False  # not tested against GATv2, because runs of either were cut off
 
     @property
     def row(self) -> Row:
@@ -54,9 +55,10 @@ class Decline:
         """Whether no run of either was cut off at any ratio."""
         return all(map(Row.is_comparable, self.rows, other.rows))
 
-    def is_tested(self, ours: Decline) -> bool:
-        """Whether the test against GATv2 counts."""
-        return math.isfinite(self.p) and self.is_comparable(ours)
+    @property
+    def is_tested(self) -> bool:
+        """Whether there is a test against GATv2."""
+        return math.isfinite(self.p)
 
     @property
     def is_significant(self) -> bool:
@@ -91,6 +93,8 @@ def _tested(each: Decline, ours: Decline) -> Decline:
     seeds = sorted(each.slopes.keys() & ours.slopes.keys())
     if each is ours or len(seeds) < 2 or ratios[0] != ratios[1]:
         return each
+    if not each.is_comparable(ours):
+        return replace(each, is_cut=True)
     own, other = ([one.slopes[seed] for seed in seeds] for one in (ours, each))
     difference = sum(own) / len(own) - sum(other) / len(other)
     return replace(each, difference=difference, p=paired(own, other, "two-sided"))
@@ -142,11 +146,13 @@ def robustness(rows: Sequence[Row]) -> Iterator[str]:
         return
     parts = [f"{each.row.title} {each.text}" for each in every]
     yield f"Points of accuracy for 0.1 added edges per edge: {'; '.join(parts)}."
-    compared = [each for each in every if math.isfinite(each.p)]
-    ours = next((each for each in every if each.row.mechanism == OURS), None)
-    for each in compared:
-        assert ours is not None
-        yield _verdict(each, ours, len(compared))
+    num_tests = sum(each.is_tested for each in every)
+    for each in every:
+        if each.is_cut:
+            name = each.row.title
+            yield f"The slopes of GATv2 and {name} are not compared, because runs were cut off."
+        elif each.is_tested:
+            yield _verdict(each, num_tests)
 
 
 def slope_test(each: Decline, num_tests: int) -> str:
@@ -157,10 +163,8 @@ def slope_test(each: Decline, num_tests: int) -> str:
     return f"slope, paired, two-sided {wording.p_equals(each.p_holm)}{after}"
 
 
-def _verdict(each: Decline, ours: Decline, num_tests: int) -> str:
+def _verdict(each: Decline, num_tests: int) -> str:
     name = each.row.title
-    if not each.is_comparable(ours):
-        return f"The slopes of GATv2 and {name} are not compared, because runs were cut off."
     test = slope_test(each, num_tests)
     if not each.is_significant:
         side = "less" if each.difference > 0 else "more"
@@ -171,19 +175,20 @@ def _verdict(each: Decline, ours: Decline, num_tests: int) -> str:
 
 
 def slope_text(rows: Sequence[Row]) -> str:
-    """ "Slopes in points for 0.1 added edges per edge: GAT ...; GATv2 ... (n = 10); p = ...." """
+    """The slopes of all mechanisms, and the tests of GATv2's against each of the others."""
     every = declines(rows)
-    ours = next((each for each in every if each.row.mechanism == OURS), None)
-    if ours is None:
+    if not any(each.row.mechanism == OURS for each in every):
         return "There are no slopes of GATv2."
-    parts = [f"{each.row.title} {each.text} (n = {each.sample.n})" for each in every]
-    compared = [each for each in every if math.isfinite(each.p)]
+    parts = [f"{wording.name_of(each.row.mechanism)} {each.text}" for each in every]
+    seeds = wording.ranges(sorted({each.sample.n for each in every}))
+    num_tests = sum(each.is_tested for each in every)
     tests = [
-        f"against {wording.name_of(each.row.mechanism)} {wording.p_equals(each.p_holm)}"
-        if each.is_comparable(ours)
-        else f"not compared with {wording.name_of(each.row.mechanism)}, as runs were cut off"
-        for each in compared
+        f"not compared with {wording.name_of(each.row.mechanism)}, because runs were cut off"
+        if each.is_cut
+        else f"against {wording.name_of(each.row.mechanism)} {wording.p_equals(each.p_holm)}"
+        for each in every
+        if each.is_cut or each.is_tested
     ]
-    family = f" (paired, two-sided, Holm for these {len(compared)} tests)" if compared else ""
-    said = f" GATv2 {', '.join(tests)}{family}." if tests else ""
-    return f"Points of accuracy per 0.1 added edges: {', '.join(parts)}.{said}"
+    family = f" (paired, two-sided, Holm's correction for {wording.count(num_tests, 'test')})"
+    said = f" GATv2 {', '.join(tests)}{family if num_tests else ''}." if tests else ""
+    return f"Points of accuracy per 0.1 added edges: {', '.join(parts)} (n = {seeds}).{said}"
