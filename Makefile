@@ -49,9 +49,13 @@ gpu-check: $(VENV)/test $(VENV)/bench
 sanitize: $(VENV)/test
 	tests/sanitize.sh $(BIN)/python
 
-# docs/findings.md and the pages of docs/results from the committed records; index.html holds them all and is not committed.
+# docs/findings.md and the pages of docs/results from the committed records (index.html holds them all and is not
+# committed); the verdicts on the theorems, and the table of training details.
 docs: $(VENV)/suite
-	$(BIN)/dynagat report $(foreach file,$(wildcard results/*.jsonl),--records $(file)) --out docs/results --claims docs/findings.md
+	$(BIN)/dynagat theory --out docs/theorems > /dev/null
+	$(BIN)/dynagat list --training --into docs/reproduction.md > /dev/null
+	$(BIN)/dynagat report $(foreach file,$(wildcard results/*.jsonl),--records $(file)) --out docs/results \
+	  --claims docs/findings.md --theorems docs/theorems/theorems.json
 
 # The documentation as a web site, with the API reference: site/index.html.
 site: $(VENV)/docs

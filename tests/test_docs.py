@@ -8,7 +8,8 @@ import pytest
 from dynagat.benchmarks import BENCHMARKS
 from dynagat.experiment import departures
 from dynagat.experiment.store import read_lines
-from dynagat.report import Findings, claims_page, write_markdown
+from dynagat.report import Findings, claims_page, read_theorems, write_markdown
+from dynagat.report.theorems import counterexample
 
 ROOT = Path(__file__).parent.parent
 RESULTS = ROOT / "docs/results"
@@ -33,10 +34,18 @@ def test_the_findings_page_is_that_of_the_committed_records_and_fits_two_screens
     every = {name: Findings.of(records_of(b) if b in recorded else [], b)
              for name, b in BENCHMARKS.items()}  # fmt: skip
     committed = (ROOT / "docs/findings.md").read_text()
-    assert claims_page(every.values()) == committed, "docs/findings.md is old: run `make docs`"
+    theorems = read_theorems(ROOT / "docs/theorems/theorems.json")
+    expected = claims_page(every.values(), theorems)
+    assert expected == committed, "docs/findings.md is old: run `make docs`"
     assert len(committed.split()) < 1200
     for each in BENCHMARKS.values():
-        assert each.claim == "" or each.name in committed or each.claim in committed
+        claims = every[each.name].extras.claims or (each.claim,)
+        assert each.claim == "" or each.name in committed or all(c in committed for c in claims)
+
+
+def test_the_drawing_of_the_counterexample_is_the_committed_one():
+    committed = (ROOT / "docs/theorems/counterexample.svg").read_text()
+    assert committed.replace('<svg style="background: white" ', "<svg ") == counterexample() + "\n"
 
 
 def test_the_results_folder_has_no_page_or_figure_without_records():

@@ -529,7 +529,7 @@ def test_the_mechanism_whose_accuracy_falls_slower_is_called_more_robust():
     swapped = claims(declining("gatv2", 0.3), declining("dpgat", 0.1), declining("gcn", 0.31))
     said = " ".join(swapped)
     assert "DPGAT (8 heads) is more robust to noise than GATv2" in said
-    assert "after Holm's correction for 2 tests" in said
+    assert "after Holm's correction for the 2 slope tests on pubmed" in said
 
 
 def test_a_slope_that_differs_by_chance_is_not_called_more_robust():

@@ -17,8 +17,9 @@ from rich.console import Console
 
 import dynagat
 from dynagat.benchmarks import BENCHMARKS, find
+from dynagat.benchmarks.dictionary_lookup.attention import figure_1
 from dynagat.benchmarks.dictionary_lookup.explorer import shown_runs
-from dynagat.benchmarks.dictionary_lookup.figures import figure_1, figure_3, gin_figure
+from dynagat.benchmarks.dictionary_lookup.figures import figure_3, gin_figure
 from dynagat.experiment import Record, as_published, improved
 from dynagat.experiment.benchmark import no_extras
 from dynagat.experiment.settings import as_stored, grid
@@ -283,6 +284,51 @@ def test_runs_of_a_fixed_number_of_rounds_are_shown_as_ended_at_the_last_round()
     assert "2 at the last round" in table_text([row])
 
 
+SHORT = ("k=10", "max_rounds=20", "patience=20")  # the benchmark stops early, within 100 rounds
+
+
+def used_up(mechanism, values, sets=SHORT):
+    return runs(mechanism, values, sets=sets, ended="budget", converged=False)
+
+
+def test_runs_of_the_same_shorter_number_of_rounds_are_compared_and_labelled():
+    records = used_up("gatv2", [1, 0.99, 0.98]) + used_up("gat", [0.2, 0.21, 0.22])
+    assert "3 at the last round" in table_text(findings(records).rows)
+    lines = headline(records)
+    assert (
+        "Runs of a shorter protocol (max_rounds=20, patience=20): GATv2 (1 head) is better than"
+        " GAT (1 head) at k = 10 (p < 0.05)." in lines
+    )
+    assert "6 of 6 runs used all of a fixed number of rounds." in lines
+
+
+@pytest.mark.parametrize(
+    "theirs",
+    [
+        used_up("gat", [0.2, 0.21], sets=("k=10", "max_rounds=19", "patience=19")),  # fewer rounds
+        [*used_up("gat", [0.2]), record("gat", 1, 1, 0.21, sets=SHORT)],  # not all used up
+        used_up("gat", [0.2, 0.21], sets=("k=10", "max_rounds=20")),  # patience 25: cut off
+    ],
+)
+def test_runs_of_different_shorter_protocols_are_not_compared(theirs):
+    rows_ = findings([*used_up("gatv2", [1, 0.99]), *theirs]).rows
+    assert row_of(rows_, "gat").is_cut
+
+
+def test_a_reduced_number_of_rounds_does_not_matter_to_runs_that_ended_by_themselves():
+    short = runs("gatv2", [1, 0.99], sets=["k=10", "max_rounds=30"])
+    assert not row_of(findings(short + runs("gat", [0.2, 0.21])).rows, "gat").is_cut
+
+
+def test_results_of_runs_that_were_cut_off_are_marked_in_headline_and_figure():
+    cut = record("gat", 8, test=0.3, ended="budget", converged=False)
+    (line,) = [x for x in headline([record(), cut]) if x.startswith("Test accuracy")]
+    assert line.endswith("GAT (8 heads) 30.0% at k = 10 (n = 1) (cut off).")
+    svg = figure_3(findings([record(), cut]))
+    assert points_of(svg, "cut-ours-gat-8-test_accuracy") == 1
+    assert "cut-ours-gatv2" not in svg
+
+
 def test_a_diverged_run_is_counted_and_not_averaged():
     lost = record(seed=1, test=math.nan, ended="diverged", converged=False)
     (row,) = rows([record(test=0.5), lost], BENCHMARK)
@@ -370,11 +416,11 @@ def test_the_headline_says_better_only_of_differences_that_are_significant_after
     lines = headline(records)
     assert [line for line in lines if "better" in line] == [
         "GATv2 (1 head) is better than GAT (1 head) at 1 of 3 values of k, 4 "
-        "(p < 0.05 after Holm's correction for 3 tests)."
+        "(p < 0.05 after Holm's correction for the 3 tests against GAT)."
     ]
     assert (
         "GATv2 (1 head) is higher on average than GAT (1 head) at 2 of 3 values of k, 5–6 "
-        "(not significant after Holm's correction for 3 tests)." in lines
+        "(not significant after Holm's correction for the 3 tests against GAT)." in lines
     )
 
 
@@ -410,7 +456,7 @@ def test_a_single_test_needs_no_correction():
 def test_the_headline_names_the_gatv2_that_each_row_was_compared_with():
     records = runs("gatv2", [0.9, 0.91]) + runs("gat", [0.1, 0.11])
     records += runs("gatv2", [0.8, 0.81], 8) + runs("gat", [0.2, 0.21], 8)
-    after = "at k = 10 (p < 0.05 after Holm's correction for 2 tests)."
+    after = "at k = 10 (p < 0.05 after Holm's correction for the 2 tests against GAT)."
     lines = headline(records)
     assert f"GATv2 (1 head) is better than GAT (1 head) {after}" in lines
     assert f"GATv2 (8 heads) is better than GAT (8 heads) {after}" in lines

@@ -51,14 +51,36 @@ def _explained(command: Callable[..., None]) -> Callable[..., None]:
     return explained
 
 
-def list_benchmarks() -> None:
+def list_benchmarks(
+    training: Annotated[
+        bool,
+        typer.Option("--training", help="The paper's training details beside ours, instead."),
+    ] = False,
+    into: Annotated[
+        Path | None, typer.Option(help="With --training: a file, written between its marks.")
+    ] = None,
+) -> None:
     """List benchmarks, and whether their data are here."""
+    if training or into is not None:
+        _list_training(into, training)
+        return
     for benchmark in BENCHMARKS.values():
         heads = benchmark.mechanisms.items()
         mechanisms = ", ".join(f"{name} ({'/'.join(map(str, n))})" for name, n in heads)
         print(f"{benchmark.name}: {benchmark.title.partition(': ')[2] or benchmark.title}")
         print(f"  mechanisms (heads): {mechanisms}")
         print(f"  data: {benchmark.data.missing() or 'present'}\n")
+
+
+def _list_training(into: Path | None, training: bool) -> None:
+    from dynagat.benchmarks.training_table import training_table, write_training
+
+    with explain_errors():
+        if not training:
+            raise ValueError("--into is for --training, but that is not given")
+        if into is not None:
+            write_training(into)
+        print(training_table().to_text())
 
 
 def run(
@@ -154,16 +176,20 @@ def report(
     claims: Annotated[
         Path | None, typer.Option(help="File for a page of the paper's claims and what came out.")
     ] = None,
+    theorems: Annotated[
+        Path | None, typer.Option(help="For --claims: theorems.json of `dynagat theory --out`.")
+    ] = None,
 ) -> None:
     """Print tables of records, and write a page of them.
 
     The page has figures and works offline.
     """
-    from dynagat.report import print_report, write_report
+    from dynagat.report import print_report, read_theorems, write_report
 
     with explain_errors():
+        shown = [] if theorems is None else read_theorems(theorems)
         chosen = [find(name) for name in benchmarks or BENCHMARKS]
         known = gather(store, records or [], [each.name for each in chosen])
         print_report(out, known, chosen)
-        page = write_report(known, chosen, out_folder, claims)
+        page = write_report(known, chosen, out_folder, claims, shown)
     out.print(f"page: {page}", markup=False, soft_wrap=True)

@@ -169,8 +169,16 @@ def _read_files(
 
 @data_app.command("describe")
 def describe_graph(
-    name: Annotated[str, typer.Argument(help="A stored graph, one of the catalogue, or a folder.")],
+    name: Annotated[
+        str, typer.Argument(help="A stored graph, one of the catalogue, or a folder.")
+    ] = "",
     as_json: Annotated[bool, typer.Option("--json", help="Print the numbers as JSON.")] = False,
+    paper: Annotated[
+        bool,
+        typer.Option(
+            "--paper", help="The paper's statistics beside those of the data here; default: all."
+        ),
+    ] = False,
 ) -> None:
     """Check a graph's checksums; print its nodes, edges, degrees, components, labels, homophily.
 
@@ -178,7 +186,12 @@ def describe_graph(
     """
     from dynagat.data.statistics import describe
 
+    if paper:
+        _describe_paper(name, as_json)
+        return
     with explain_errors():
+        if not name:
+            raise ValueError("name a graph to describe, or use --paper for the paper's statistics")
         programs = find_programs(name)
         is_known = name in CATALOG and name not in stored_names() and not Path(name).is_dir()
         if programs is not None:
@@ -186,6 +199,18 @@ def describe_graph(
         else:
             description = describe(load(name) if is_known else open_graph(name, verify=True))
     print(json.dumps(description.to_dict()) if as_json else description)
+
+
+def _describe_paper(name: str, as_json: bool) -> None:
+    from dynagat.benchmarks.data_tables import data_table
+
+    with explain_errors():
+        table = data_table(name or None, lambda each: note(f"{each} ..."))
+    if as_json:
+        for line in table.lines:
+            print(json.dumps(dict(zip(table.columns, line.cells, strict=True))))
+        return
+    print(f"{table.to_text()}\n\n{table.legend}")
 
 
 @data_app.command("remove")

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 def inspect(
     subject: Annotated[
         str, typer.Argument(help="A benchmark or a run's key; model.py; or weights.pt.")
-    ],
+    ] = "",
     mechanism: Annotated[str | None, typer.Option(help="Of a benchmark's run.")] = None,
     heads: Annotated[int | None, typer.Option(help="Of a benchmark's run.")] = None,
     seed: Annotated[int | None, typer.Option(help="Of a benchmark's run.")] = None,
@@ -32,6 +32,12 @@ def inspect(
     ] = None,
     checkpoint: Annotated[
         Path | None, typer.Option(help="For model.py: weights to load into its model.")
+    ] = None,
+    released: Annotated[
+        Path | None,
+        typer.Option(
+            help="A checkpoint of the paper's released code, inspected on its benchmark's graphs."
+        ),
     ] = None,
     page: Annotated[Path, typer.Option("--out", help="The page.")] = Path("inspect.html"),
     nodes: Annotated[int, typer.Option(help="How many nodes the page shows.")] = 2000,
@@ -51,16 +57,27 @@ def inspect(
         if checkpoint is not None and not subject.endswith(".py"):
             raise ValueError(f"--checkpoint is for a Python file, but {subject} is none")
         run_options = {"mechanism": mechanism, "heads": heads, "seed": seed, "set": settings}
-        if subject.endswith(".py") or subjects.is_checkpoint(subject):
+        is_file = subject.endswith(".py") or subjects.is_checkpoint(subject)
+        if not subject and released is None:
+            raise ValueError("name what to inspect: a benchmark, a run's key, or a file")
+        if is_file and released is not None:
+            raise ValueError(f"--released is for a benchmark, but {subject} is a file")
+        if is_file or released is not None:
             for name, value in run_options.items():
                 if value is not None:
-                    raise ValueError(f"--{name} is for a run of the store, but {subject} is a file")
-        if subject.endswith(".py"):
+                    given = subject if is_file else released
+                    raise ValueError(f"--{name} is for a run of the store, but {given} is a file")
+        if released is not None:
+            every = [find(subject)] if subject else list(BENCHMARKS.values())
+            chosen = subjects.of_released(released, every)
+        elif subject.endswith(".py"):
             chosen = subjects.of_file(Path(subject), checkpoint)
         elif subjects.is_checkpoint(subject):
             chosen = subjects.of_checkpoint(Path(subject), data)
         else:
             chosen = _run_of(subject, store, mechanism, heads, seed, settings or [])
+        for sentence in chosen.notes:
+            note(sentence)
         analysis = chosen.analyse()
         print(json.dumps(analysis.to_dict()) if as_json else analysis)
         path = write_microscope(

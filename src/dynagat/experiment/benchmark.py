@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime, timezone
+from pathlib import Path
 from typing import Any, Literal, Protocol
 
 import torch
@@ -19,6 +20,7 @@ from dynagat.analysis.glance import glance
 from dynagat.experiment import environment, settings
 from dynagat.experiment.checkpoint import Checkpoint
 from dynagat.experiment.record import Record, key_of
+from dynagat.experiment.released import Released
 from dynagat.metrics import Metric
 from dynagat.prediction.prediction import MicroscopeInput, Prediction
 from dynagat.training import Outcome, Round, Schedule, fit
@@ -144,6 +146,8 @@ class Benchmark:
     caveats: Mapping[str, str] = field(default_factory=dict)  # of settings: {"k=3": "too easy"}
     published_heads: Mapping[str, Heads] = field(default_factory=dict)  # of the released code
     extras: Callable[[Any], Any] = no_extras  # report.Findings -> report.Extras of this benchmark
+    # Reads a checkpoint of the paper's released code, where there are any.
+    released: Callable[[Path], Released] | None = None
 
     @property
     def settings(self) -> Settings:

@@ -6,7 +6,7 @@ No file here knows a single benchmark: what only one needs, it adds itself (`Ben
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from dynagat.experiment import Benchmark, Record
@@ -16,11 +16,13 @@ from dynagat.report.findings import Findings
 from dynagat.report.markdown import write_markdown
 from dynagat.report.page import left_out, write_page
 from dynagat.report.terminal import print_report
+from dynagat.report.theorems import Theorem, read_theorems
 
 __all__ = [
     "Findings",
     "claims_page",
     "print_report",
+    "read_theorems",
     "write_markdown",
     "write_page",
     "write_report",
@@ -32,15 +34,17 @@ def write_report(
     benchmarks: Iterable[Benchmark],
     folder: Path | str,
     claims: Path | None = None,
+    theorems: Sequence[Theorem] = (),
 ) -> Path:
     """folder/index.html, and a Markdown page per benchmark with its figures next to it.
 
-    `claims` is a file for a Markdown page of what the paper claims and what came out.
+    `claims` is a file for a Markdown page of what the paper claims and what came out, theorems
+    included.
     """
     known, folder = list(records), Path(folder)
     findings = [Findings.of(known, benchmark) for benchmark in benchmarks]
     for each in findings:
         write_markdown(each, folder)
     if claims is not None:
-        write_text(claims, claims_page(findings))
+        write_text(claims, claims_page(findings, theorems))
     return write_page(findings, folder / "index.html", left_out(known, findings))

@@ -42,20 +42,20 @@ def headline(
     return sentences + list(_unfinished(rows))
 
 
-def comparisons(rows: Sequence[Row], say_more: Say = lambda rows: ()) -> list[str]:
-    """The sentences of the headline with results, comparisons, and the benchmark's own."""
-    return _sentences(rows, (_reached, _lost, say_more, _equalled, _better, _higher, _cut))
-
-
 def _sentences(rows: Sequence[Row], says: Iterable[Say]) -> list[str]:
     """What each function says of each family and data set."""
-    groups = [group for family in _standard(rows) for group in _by_dataset(longest(family))]
+    every = groups(rows)
     return [
         _in_context(sentence, members[0])
         for say in says
-        for members in groups
+        for members in every
         for sentence in say(members)
     ]
+
+
+def groups(rows: Sequence[Row]) -> list[list[Row]]:
+    """The longest runs of each fidelity, by data set and protocol."""
+    return [group for family in _standard(rows) for group in _by_protocol(longest(family))]
 
 
 def _standard(rows: Sequence[Row]) -> list[list[Row]]:
@@ -64,10 +64,11 @@ def _standard(rows: Sequence[Row]) -> list[list[Row]]:
     return [members for members in every if members[0].is_standard] or every
 
 
-def _by_dataset(family: list[Row]) -> list[list[Row]]:
-    groups: dict[str, list[Row]] = {}
+def _by_protocol(family: list[Row]) -> list[list[Row]]:
+    """By data set and, of shorter protocols, by the budget."""
+    groups: dict[tuple[str, str], list[Row]] = {}
     for row in family:
-        groups.setdefault(row.dataset, []).append(row)
+        groups.setdefault((row.dataset, row.protocol), []).append(row)
     return list(groups.values())
 
 
@@ -78,7 +79,8 @@ def _in_context(sentence: str, row: Row) -> str:
     family = family.replace("as-published", "as the released code does it")
     family = family.replace("improved", "with our improvements", 1)
     family = "" if row.fidelity == "corrected" and row.is_standard else family
-    context = "; ".join(word for word in (place, family, *row.caveats.values()) if word)
+    parts = (place, family, *row.caveats.values(), row.protocol)
+    context = "; ".join(word for word in parts if word)
     if not context:
         return sentence
     mark = ", " if context == place else ": "
@@ -100,7 +102,7 @@ def _not_beaten(members: list[Row]) -> Iterator[str]:
         lost = [row for row in group if row.gain <= 0 and not row.is_cut]
         if lost:
             worst = min(lost, key=lambda row: row.gain)
-            yield _join(_ours(lost), "does not beat", title, _where(lost), f"({_versus(worst)}).")
+            yield _join(_ours(lost), "does not beat", title, places(lost), f"({_versus(worst)}).")
 
 
 def _better(members: list[Row]) -> Iterator[str]:
@@ -110,7 +112,7 @@ def _better(members: list[Row]) -> Iterator[str]:
         tested = _comparable(group)
         sure = [row for row in tested if _is_significant(row)]
         if sure:
-            words = _join(title, _tally(sure, tested), f"({_correction(sure)})")
+            words = _join(title, _tally(sure, tested), f"(p < {SIGNIFICANT}{test_family(sure)})")
             parts.setdefault(_ours(sure), []).append(words)
     for ours, others in parts.items():
         yield f"{ours} is better than {'; than '.join(others)}."
@@ -133,7 +135,7 @@ def _higher(members: list[Row]) -> Iterator[str]:
 def _cut(members: list[Row]) -> Iterator[str]:
     """Where nothing is said, since runs were cut off."""
     parts = [
-        _join(title, _where(cut))
+        _join(title, places(cut))
         for title, group in _by_title(members)
         if (cut := [row for row in group if row.is_cut])
     ]
@@ -149,20 +151,25 @@ def _is_significant(row: Row) -> bool:
     return row.gain > 0 and row.p_holm < SIGNIFICANT
 
 
-def _correction(rows: list[Row]) -> str:
-    tests = max(row.num_tests for row in rows)
-    after = f" after Holm's correction for {tests} tests" if tests > 1 else ""
-    return f"p < {SIGNIFICANT}{after}"
+def test_family(rows: Sequence[Row]) -> str:
+    """The family of the tests, which the correction is for; empty for a single test.
+
+    The tests against one mechanism on one data set are a family.
+    """
+    most = max(rows, key=lambda row: row.num_tests)
+    if most.num_tests < 2:
+        return ""
+    place = f" on {most.dataset}" if most.dataset else ""
+    rival = wording.name_of(most.mechanism)
+    return f" after Holm's correction for the {most.num_tests} tests against {rival}{place}"
 
 
 def _uncertainty(rows: list[Row]) -> str:
     untested = sum(math.isnan(row.p) for row in rows)
     if untested == len(rows):
         return "one seed, so no test"
-    tests = max(row.num_tests for row in rows)
-    after = f" after Holm's correction for {tests} tests" if tests > 1 else ""
     rest = f", {untested} with one seed only" if untested else ""
-    return f"not significant{after}{rest}"
+    return f"not significant{test_family(rows)}{rest}"
 
 
 def _analysed(members: list[Row]) -> Iterator[str]:
@@ -180,9 +187,17 @@ def _analysed(members: list[Row]) -> Iterator[str]:
 def _reached(members: list[Row]) -> Iterator[str]:
     """The result of each mechanism."""
     known = [row for row in members if row.sample is not None]
-    parts = [_join(title, _results(group)) for title, group in _by_title(known)]
+    parts = [_join(title, _results(group), _cut_part(group)) for title, group in _by_title(known)]
     if parts:
         yield f"{wording.first_upper(known[0].metric.title)}: {'; '.join(parts)}."
+
+
+def _cut_part(group: list[Row]) -> str:
+    """Which of the results are not those of finished runs."""
+    cut = [row for row in group if row.not_converged]
+    if not cut:
+        return ""
+    return "(cut off)" if len(group) == 1 else f"(cut off {places(cut)})"
 
 
 def _results(group: list[Row]) -> str:
@@ -190,18 +205,18 @@ def _results(group: list[Row]) -> str:
     perfect = [row for row in group if metric.is_fraction and row.mean == 1]
     if perfect:
         low = min(group, key=lambda row: row.mean)
-        lowest = [] if low in perfect else [f"(its lowest: {_shown(low)}", f"{_where([low])})"]
+        lowest = [] if low in perfect else [f"(its lowest: {_shown(low)}", f"{places([low])})"]
         return _join("100%", _tally(perfect, group), *lowest)
     if len(group) == 1:
-        return _join(_shown(group[0]), _where(group), f"(n = {len(group[0].values)})")
+        return _join(_shown(group[0]), places(group), f"(n = {len(group[0].values)})")
     low, high = (pick(group, key=lambda row: row.mean) for pick in (min, max))
-    return _join(wording.number(low.mean, metric), "to", _shown(high), _where(group))
+    return _join(wording.number(low.mean, metric), "to", _shown(high), places(group))
 
 
 def _short(members: list[Row]) -> Iterator[str]:
     """Where ours is worse than the published number."""
     parts = [
-        _join(title, _where(short), f"({_farthest(short)})")
+        _join(title, places(short), f"({_farthest(short)})")
         for title, group in _by_title(members)
         if (short := [row for row in group if _shortfall(row) > SHORTFALL])
     ]
@@ -216,7 +231,7 @@ def _farthest(short: list[Row]) -> str:
     worst = max(short, key=_shortfall)
     assert worst.published is not None
     paper = wording.with_unit(worst.published.mean, worst.metric)
-    place = f" {_where([worst])}, the farthest" if len(short) > 1 else ""
+    place = f" {places([worst])}, the farthest" if len(short) > 1 else ""
     return f"{_shown(worst)} against {paper}{place}"
 
 
@@ -231,12 +246,15 @@ def _shortfall(row: Row) -> float:
 def _unfinished(rows: Sequence[Row]) -> Iterator[str]:
     runs = wording.count(sum(len(row.runs) for row in rows), "run")
     stopped = sum(row.not_converged for row in rows)
+    at_last = sum(row.at_last_round for row in rows)
     diverged = sum(row.diverged for row in rows)
     failed = sum(row.failed for row in rows)
     if failed:
         yield f"{failed} of {runs} failed the released code's rule and are left out, as it does."
     if stopped:
-        yield f"{stopped} of {runs} did not converge: stopped at the last round, or diverged."
+        yield f"{stopped} of {runs} did not converge: cut off at the last round, or diverged."
+    if at_last:
+        yield f"{at_last} of {runs} used all of a fixed number of rounds."
     if diverged:
         yield f"{wording.count(diverged, 'run')} diverged; no mean includes them."
 
@@ -255,7 +273,7 @@ def _shown(row: Row) -> str:
 def _versus(row: Row) -> str:
     assert row.contrast is not None
     ours = wording.with_unit(row.contrast.ours.mean, row.metric)
-    return _join(ours, "against", _shown(row), _where([row]))
+    return _join(ours, "against", _shown(row), places([row]))
 
 
 def _ours(group: list[Row]) -> str:
@@ -266,13 +284,13 @@ def _tally(some: list[Row], every: list[Row]) -> str:
     """ "at 17 of 17 values of k, 4–20" """
     names = _varied(every[0])
     if len(every) == 1:
-        return _where(every)
+        return places(every)
     if len(names) != 1:
         return f"at {len(some)} of {len(every)} settings"
     return f"at {len(some)} of {len(every)} values of {names[0]}, {_values(some)}"
 
 
-def _where(group: list[Row]) -> str:
+def places(group: Sequence[Row]) -> str:
     """ "at k = 4–6, 9"; empty where the paper varies nothing but the data set."""
     names = _varied(group[0])
     if len(names) == 1:
@@ -284,7 +302,7 @@ def _varied(row: Row) -> list[str]:
     return [name for name in row.swept if name != "dataset"]
 
 
-def _values(group: list[Row]) -> str:
+def _values(group: Sequence[Row]) -> str:
     (name,) = _varied(group[0])
     values = [row.swept[name] for row in group]
     if all(type(value) is float for value in values):

@@ -113,3 +113,6 @@ class Extras:
     tables: tuple[Table, ...] = ()
     # Sentences of the headline about the rows of one data set: (rows) -> sentences.
     say: Callable[[Any], Iterable[str]] = lambda rows: ()
+    # The judgements of the paper's claims: (findings) -> judgements. None: GATv2 against GAT.
+    judge: Callable[[Any], Iterable[Any]] | None = None
+    claims: tuple[str, ...] = ()  # that it judges

@@ -16,8 +16,8 @@ LEGEND = (
     "ours: mean ± standard deviation over n seeds. published: numbers without ± are single runs. p:"
     " Student's one-sided test that GATv2 is better than the row's mechanism under the same"
     " settings, as in the paper. unfinished: runs that were cut off, which count as better or worse"
-    " for no mechanism; runs that ended at the last round of a fixed number; and runs that failed"
-    " the released code's rule, which are left out."
+    " for no mechanism and have no p; runs that ended at the last round of a fixed number; and runs"
+    " that failed the released code's rule, which are left out."
 )
 DETAILS_LEGEND = (
     "95% interval: bootstrap of the mean. effect size: Hedges' g of GATv2 against the row. Paired"
@@ -119,7 +119,7 @@ def details(row: Row) -> list[str]:
     tests, metric = row.contrast, row.metric
     low, high = (wording.number(end, metric) for end in row.interval)
     texts = [wording.NOTHING] * 6
-    if tests is not None:
+    if tests is not None and not row.is_cut:
         paired = tests.paired
         texts = [wording.effect(tests.effect_size)] + [
             wording.p_value(p)

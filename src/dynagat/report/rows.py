@@ -23,7 +23,8 @@ from dynagat.significance import Contrast, Sample, bootstrap_interval, contrast,
 OURS = "gatv2"
 RIVAL = "gat"  # the paper claims to beat it
 HEADS = "network.heads"  # has a column of its own
-BUDGET = ("schedule.max_rounds", "schedule.patience")  # less of it is a shorter run of the same
+ROUNDS, PATIENCE = "schedule.max_rounds", "schedule.patience"
+BUDGET = (ROUNDS, PATIENCE)  # less of it is a shorter run of the same
 
 
 @dataclass(frozen=True)
@@ -33,6 +34,8 @@ class Row:
     family: str  # "corrected", "as-published", "corrected, split=random"
     swept: Mapping[str, Any]  # the settings that the paper varies: {"k": 10}
     budget: Mapping[str, Any]  # {"schedule.max_rounds": 12} where it is not the fidelity's
+    is_shorter: bool  # whether this budget is smaller than the fidelity's
+    is_fixed: bool  # whether the number of rounds is fixed: no early stopping
     changed: Mapping[str, Any]  # other settings that are not the fidelity's, by dotted name
     caveats: Mapping[str, str]  # warnings about some of the changed settings, by the same names
     fidelity: str  # the nearer one, if `changed` holds some of its fields
@@ -43,7 +46,8 @@ class Row:
     published: Published | None
     against: int | None = None  # the heads of the GATv2 that `contrast` is about
     contrast: Contrast | None = None  # of GATv2, its `ours`, with this row's mechanism
-    is_cut: bool = False  # whether a run of either was cut off: then neither counts as better
+    # Whether a run of either was cut off, or one budget was shorter: then neither is better.
+    is_cut: bool = False
     p_holm: float = math.nan  # Student's, one-sided, corrected by Holm
     num_tests: int = 0  # for how many tests
 
@@ -106,25 +110,49 @@ class Row:
 
     @property
     def p(self) -> float:
-        """That GATv2 is better than this row: Student's, one-sided, as in the paper."""
-        return math.nan if self.contrast is None else self.contrast.student.one_sided
+        """That GATv2 is better than this row: Student's, one-sided, as in the paper.
+
+        nan where runs were cut off: then nothing is tested.
+        """
+        if self.contrast is None or self.is_cut:
+            return math.nan
+        return self.contrast.student.one_sided
 
     @property
     def diverged(self) -> int:
         return len(self.counted) - len(self.values)
 
     @property
+    def protocol(self) -> str:
+        """ "runs of a shorter protocol (max_rounds=20)"; empty for the benchmark's own budget."""
+        if not self.is_shorter:
+            return ""
+        texts = [wording.setting_label(_last(path), value) for path, value in self.budget.items()]
+        return f"runs of a shorter protocol ({', '.join(texts)})"
+
+    @property
     def not_converged(self) -> int:
-        """Runs that were cut off. A fixed number of rounds does not count, unless it is reduced."""
-        cut = [run for run in self.counted if not run.converged]
-        return len(cut) - self.at_last_round
+        """Runs that were cut off or diverged. A fixed number of rounds that was used up is none."""
+        return sum(not run.converged for run in self.counted) - self.at_last_round
 
     @property
     def at_last_round(self) -> int:
-        """Runs that used all of a fixed number of rounds, as the benchmark has it."""
-        if "schedule.max_rounds" in self.budget:
-            return 0
-        return sum(_is_fixed(run) for run in self.counted if not run.converged)
+        """Runs that used all of a fixed number of rounds."""
+        return sum(run.ended == "budget" for run in self.counted) if self.is_fixed else 0
+
+    def is_comparable(self, other: Row) -> bool:
+        """Whether no run of either was cut off.
+
+        If runs used up fewer rounds than the benchmark has, all of both must have used up equally
+        many.
+        """
+        if self.not_converged or other.not_converged:
+            return False
+        if self.budget.get(PATIENCE) != other.budget.get(PATIENCE):
+            return False
+        is_used_up = [row.at_last_round == len(row.counted) for row in (self, other)]
+        is_short = any(row.is_shorter and row.at_last_round for row in (self, other))
+        return not is_short or (self.budget == other.budget and all(is_used_up))
 
     @property
     def failed(self) -> int:
@@ -135,10 +163,15 @@ class Row:
         return Counter(run.ended for run in self.runs)
 
 
-def _is_fixed(run: Record) -> bool:
-    """Whether the run has a fixed number of rounds, and used all of them."""
-    schedule = run.settings["schedule"]
-    return run.ended == "budget" and schedule["patience"] >= schedule["max_rounds"]
+def _is_fixed(values: Mapping[str, Any], own: Mapping[str, Any]) -> bool:
+    """Whether there is no early stopping: patience is the number of rounds, which may be reduced.
+
+    A benchmark with early stopping whose rounds were reduced below its patience is none of these:
+    its runs were cut off.
+    """
+    return values[PATIENCE] == values[ROUNDS] or (
+        own[PATIENCE] >= own[ROUNDS] and values[PATIENCE] >= values[ROUNDS]
+    )
 
 
 def rows(
@@ -229,6 +262,8 @@ class _Reader:
             family=", ".join([fidelity, *texts]),
             swept=swept,
             budget=budget,
+            is_shorter=any(value < side[path] for path, value in budget.items()),
+            is_fixed=_is_fixed(values, side),
             changed=changed,
             caveats=caveats,
             fidelity=fidelity,
@@ -295,5 +330,4 @@ def _against_ours(row: Row, family: list[Row]) -> Row:
         ours, key=lambda each: (each.budget != row.budget, each.heads != row.heads, each.heads)
     )
     tests = contrast(own.values, row.values, row.metric.higher_is_better)
-    is_cut = bool(own.not_converged or row.not_converged)
-    return replace(row, against=own.heads, contrast=tests, is_cut=is_cut)
+    return replace(row, against=own.heads, contrast=tests, is_cut=not own.is_comparable(row))

@@ -35,6 +35,7 @@ class Subject:
     names: Sequence[str] | None = None  # of the nodes
     molecules: Mapping[int, Molecule] = field(default_factory=dict)  # by their first node
     programs: Mapping[int, Snippet] = field(default_factory=dict)  # likewise
+    notes: tuple[str, ...] = ()  # sentences for the user
 
     def analyse(self) -> Attentiveness:
         return how_attentive(self.model, self.data, **self.options)
@@ -90,6 +91,23 @@ def of_run(record: Record, store: Store, benchmark: Benchmark) -> Subject:
         given.names,
         given.molecules,
         given.programs,
+    )
+
+
+def of_released(path: Path, benchmarks: Sequence[Benchmark]) -> Subject:
+    """A model of the paper's released code, on the graphs of its benchmark."""
+    readers = [each.released for each in benchmarks if each.released is not None]
+    if len(readers) != 1:
+        names = ", ".join(each.name for each in benchmarks)
+        raise ValueError(f"a benchmark with released checkpoints must be named, but got {names}")
+    model = readers[0](path)
+    given = model.prediction.microscope_input()
+    settings = [wording.setting_label(name, value) for name, value in model.settings.items()]
+    kind = wording.title_of(model.mechanism, model.heads)
+    title = ", ".join([f"{path.name}, released {kind}", *settings])
+    marks, molecules = dict(given.marks), given.molecules
+    return Subject(
+        title, model.network, given.inputs, marks, given.names, molecules, notes=model.notes
     )
 
 

@@ -7,7 +7,8 @@ Static attention can't: it ranks the keys in the same order for every query.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Literal
 
 import torch
@@ -16,17 +17,19 @@ from torch import Tensor, nn
 
 from dynagat.benchmarks.dictionary_lookup.dictionary import Dictionary, make_dictionary
 from dynagat.benchmarks.dictionary_lookup.network import DictionaryNetwork, LookupGCN, LookupGIN
-from dynagat.experiment import Benchmark, Published, departure, improvement
+from dynagat.benchmarks.dictionary_lookup.published import TEST, published
+from dynagat.benchmarks.dictionary_lookup.released import read_released
+from dynagat.experiment import Benchmark, as_published, departure, improvement
+from dynagat.experiment.released import Released
 from dynagat.metrics import ACCURACY, Metric
 from dynagat.nn.network import ATTENTION
 from dynagat.prediction.prediction import MicroscopeInput, Prediction
-from dynagat.training import Outcome, Schedule
+from dynagat.training import ADDED_LATER, Outcome, Schedule
 
 EVALUATION_EDGES = 4_000_000  # of a batch in evaluation
 SHOWN_GRAPHS = 4  # whose attention goes into a record
 MAX_SHOWN_K = 12
 MICROSCOPE_GRAPHS = 32  # that the microscope runs on
-TEST, TRAIN = ACCURACY.on("test"), ACCURACY.on("train")
 
 
 @dataclass(frozen=True)
@@ -91,6 +94,9 @@ class LookupNetwork:
         "glorot", improved="positive", number="F1"
     )
     feature_dropout: float = 0.0  # before the layer, once per distinct node
+    # After the layer: first the activation, then the norm, as in the released code.
+    activation: Literal["none", "relu", "elu", "tanh"] = field(default="none", metadata=ADDED_LATER)
+    norm: Literal["none", "layer", "batch"] = field(default="none", metadata=ADDED_LATER)
 
     def __post_init__(self) -> None:
         if self.dim < 1 or self.heads < 1 or self.dim % self.heads:
@@ -113,7 +119,19 @@ class LookupNetwork:
             dropout=self.dropout,
             always_drop=self.always_drop,
             feature_dropout=self.feature_dropout,
+            after=self._after(),
         )
+
+    def _after(self) -> nn.Sequential:
+        """Has no parameters unless there is a norm, and then draws no random numbers."""
+        activations = {"relu": nn.ReLU, "elu": nn.ELU, "tanh": nn.Tanh}
+        norms = {"layer": nn.LayerNorm, "batch": nn.BatchNorm1d}
+        parts: list[nn.Module] = []
+        if self.activation != "none":
+            parts.append(activations[self.activation]())
+        if self.norm != "none":
+            parts.append(norms[self.norm](self.dim))
+        return nn.Sequential(*parts)
 
     def _layer(self, mechanism: str) -> nn.Module:
         if mechanism == "gin":
@@ -240,42 +258,14 @@ class Lookup(Prediction):
         return MicroscopeInput(self.parts["test"][:MICROSCOPE_GRAPHS])
 
 
-GAT_8_TEST = [29, 30, 48, 75, 85, 67, 87, 68, 53, 65, 50, 59, 53, 66, 42, 52, 43]
-GAT_1_TEST = [45, 49, 43, 41, 32, 26, 20, 18, 17, 21, 17, 16, 13, 14, 15, 13, 11]
-GAT_1_TRAIN = [85, 83, 67, 63, 34, 29, 27, 21, 22, 22, 18, 22, 16, 17, 16, 15, 11]
-FIGURE_3 = {  # k = 4..20, per cent
-    ("gatv2", 1, TEST): [100] * 17,
-    ("gatv2", 1, TRAIN): [100] * 17,
-    ("gat", 8, TEST): GAT_8_TEST,
-    ("gat", 8, TRAIN): [100] * 17,  # the text: it "fits the training set"
-    ("gat", 1, TEST): GAT_1_TEST,
-    ("gat", 1, TRAIN): GAT_1_TRAIN,
-}
-GIN_FIGURE = {  # k = 10, 20, .. 70, per cent
-    ("gatv2", 1, TEST): [100] * 7,
-    ("gatv2", 1, TRAIN): [100] * 7,
-    ("gin", 1, TRAIN): [100, 99, 45, 12, 9, 3, 3],
-    ("gin", 1, TEST): [91, 63, 35, 10, 8, 3, 3],
-}
-
-
-def _published() -> tuple[Published, ...]:
-    figures = (("Figure 3", range(4, 21), FIGURE_3), ("GIN figure", range(10, 80, 10), GIN_FIGURE))
-    numbers = [
-        Published(where, mechanism, heads, {"k": k}, metric, percent / 100)
-        for where, ks, curves in figures
-        for (mechanism, heads, metric), percents in curves.items()
-        for k, percent in zip(ks, percents, strict=True)
-    ]
-    for metric in (TRAIN, TEST):
-        numbers.append(Published("Section 4.1", "gatv2", 1, {"k": 100}, metric, 1.0))
-    return tuple(numbers)
-
-
 def _extras(findings: Any) -> Any:
     from dynagat.benchmarks.dictionary_lookup.report import extras  # imports matplotlib
 
     return extras(findings)
+
+
+def _released(path: Path) -> Released:
+    return read_released(path, as_published(DICTIONARY_LOOKUP.settings))
 
 
 DICTIONARY_LOOKUP = Benchmark(
@@ -292,7 +282,8 @@ DICTIONARY_LOOKUP = Benchmark(
     seeds=range(3),
     metric=TEST,
     smoke=("k=5", "max_rounds=5"),
-    published=_published(),
+    published=published(),
     caveats={"valid_pairs=shared": "validation and test graphs have the same held-out pairs"},
     extras=_extras,
+    released=_released,
 )

@@ -1,4 +1,4 @@
-"""Figures 1 and 3 and the appendix's GIN figure, as SVG text. Hollow markers are the paper's."""
+"""Figure 3 and the appendix's GIN figure, as SVG text. Hollow markers are the paper's."""
 
 from __future__ import annotations
 
@@ -8,39 +8,18 @@ from typing import Any
 
 import matplotlib
 from matplotlib.axes import Axes
-from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from dynagat.benchmarks.dictionary_lookup.explorer import first_head
-from dynagat.experiment import Benchmark, Record
+from dynagat.experiment import Benchmark
 from dynagat.metrics import ACCURACY, Metric
 from dynagat.report import wording
-from dynagat.report.drawing import INK, QUERY_COLOURS, STYLE, add_grid, svg_of
+from dynagat.report.drawing import INK, STYLE, add_grid, svg_of
 from dynagat.report.findings import Findings
 from dynagat.report.rows import Row, families, longest
 
-DARK_TEXT, LIGHT_TEXT = "#101010", "#ffffff"  # on pale and on deep cells, whatever the page's ink
 LINES = ((ACCURACY.on("test"), "-", "o"), (ACCURACY.on("train"), "--", "^"))  # line, marker
 Curve = tuple[str, int]  # mechanism and heads
-
-
-def figure_1(findings: Findings, k: int = 10) -> str | None:
-    """GAT's attention next to GATv2's in the same graph, rankings below; None without both."""
-    pair = _pair(findings.rows, k)
-    if pair is None:
-        return None
-    with matplotlib.rc_context(STYLE):
-        figure = Figure(figsize=(7.2, 5.3), layout="constrained")
-        above, below = figure.subplots(2, 2, height_ratios=(1.75, 1), squeeze=False)
-        for record, heat, lines in zip(pair, above, below, strict=True):
-            weights = first_head(record)
-            title = wording.title_of(record.mechanism, record.heads)
-            title += ", head 1" if record.heads > 1 else ""
-            _heat_map(heat, weights, title, wording.colour_of(record.mechanism))
-            _ranking_lines(lines, weights)
-        below[0].set_ylabel("attention")
-        return svg_of(figure, "figure-1", "Attention of each query to each key: GAT next to GATv2")
 
 
 def figure_3(findings: Findings, *, improved: bool = False) -> str | None:
@@ -58,19 +37,6 @@ def gin_figure(findings: Findings, *, improved: bool = False) -> str | None:
 def _first_family(rows: Sequence[Row]) -> list[Row]:
     """A figure shows one family: the corrected one if there is any."""
     return families(rows)[0][1] if rows else []
-
-
-def _pair(rows: list[Row], k: int) -> tuple[Record, Record] | None:
-    """GAT and GATv2, each with the fewest heads, of the same seed and settings."""
-    for _, members in families(rows):
-        at_k = [row for row in members if row.swept.get("k") == k]
-        for ours in (row for row in at_k if row.mechanism == "gatv2"):
-            for theirs in (row for row in at_k if row.mechanism == "gat"):
-                for a in theirs.runs:
-                    for b in ours.runs:
-                        if a.seed == b.seed and first_head(a) and first_head(b):
-                            return a, b
-    return None
 
 
 def _accuracy_figure(
@@ -127,6 +93,10 @@ def _ours(ax: Axes, group: list[Row], line: str, marker: str) -> None:
     style = {"color": colour, "linestyle": line, "marker": marker, "markersize": 3}
     gid = f"ours-{group[0].mechanism}-{group[0].heads}-{group[0].metric.name}"
     ax.plot(xs, means, linewidth=1.4, gid=gid, clip_on=False, zorder=3, **style)
+    cut = [row for row in group if row.sample is not None and row.not_converged]
+    if cut:
+        at = [row.swept["k"] for row in cut], [100 * row.mean for row in cut]
+        ax.plot(*at, "x", color=INK, markersize=5, gid=f"cut-{gid}", clip_on=False, zorder=5)
 
 
 def _papers(
@@ -165,35 +135,3 @@ def _legend(figure: Figure, has_paper: bool) -> None:
         handles=handles, loc="outside upper center", ncols=4, frameon=False, fontsize=8,
         handlelength=2, columnspacing=0.9, handletextpad=0.4,
     )  # fmt: skip
-
-
-def _heat_map(ax: Axes, weights: list[list[float]], title: str, colour: str) -> None:
-    k = len(weights)
-    shades = LinearSegmentedColormap.from_list(title, ["#ffffff", colour])
-    ax.pcolormesh(weights, cmap=shades, vmin=0, vmax=1, edgecolors="#ffffff", linewidth=0.8)
-    for query, row in enumerate(weights):
-        for key, weight in enumerate(row):
-            ink = LIGHT_TEXT if weight > 0.55 else DARK_TEXT
-            text = f"{weight:.2f}".removeprefix("0")
-            centred: Any = {"ha": "center", "va": "center"}
-            ax.text(key + 0.5, query + 0.5, text, **centred, fontsize=6.5, color=ink, gid="cell")
-    middles = [index + 0.5 for index in range(k)]
-    ax.set_xticks(middles, [f"k{key}" for key in range(k)])
-    ax.set_yticks(middles, [f"q{query}" for query in range(k)])
-    ax.tick_params(length=0, labelsize=8, top=True, labeltop=True, bottom=False, labelbottom=False)
-    ax.invert_yaxis()
-    ax.set_title(title, color=colour, weight="bold")
-    ax.set_aspect("equal")
-    for spine in ax.spines.values():
-        spine.set_visible(False)
-
-
-def _ranking_lines(ax: Axes, weights: list[list[float]]) -> None:
-    for query, row in enumerate(weights):
-        colour = QUERY_COLOURS[query % len(QUERY_COLOURS)]
-        ax.plot(row, color=colour, marker="o", markersize=2.2, linewidth=1.1, gid=f"query-{query}")
-    top = max(max(row) for row in weights)
-    ax.set_ylim(0, 1 if top > 0.5 else 0.5)
-    ax.set_xticks(range(len(weights)), [f"k{key}" for key in range(len(weights))])
-    ax.tick_params(labelsize=8, length=2)
-    add_grid(ax)

@@ -58,7 +58,7 @@ class Lookups:
 
 @final
 class DictionaryNetwork(nn.Module):
-    """logits_i = W_out dropout(layer(x)_i),  x_(attribute, value) = ReLU(E_attribute + E_value)
+    """logits_i = W_out dropout(f(layer(x)_i)),  x_(attribute, value) = ReLU(E_attribute + E_value)
 
     Args:
         k: number of attributes and of values.
@@ -68,6 +68,7 @@ class DictionaryNetwork(nn.Module):
         feature_dropout: probability, before the layer, drawn once per distinct node.
         dropout: probability, after the layer.
         always_drop: whether dropout stays on in evaluation, as in the released code.
+        after: f, such as an activation or a norm of the layer's output; the identity if None.
     """
 
     def __init__(
@@ -80,11 +81,13 @@ class DictionaryNetwork(nn.Module):
         feature_dropout: float = 0.0,
         dropout: float = 0.0,
         always_drop: bool = False,
+        after: nn.Module | None = None,
     ) -> None:
         super().__init__()
         self.attribute = nn.Embedding(k + 1, dim)
         self.value = nn.Embedding(k + 1, dim)
         self.layer = layer
+        self.after = nn.Identity() if after is None else after
         self.out = nn.Linear(dim, k, bias=False)
         self.k, self.loops = k, loops
         self.feature_dropout, self.dropout = feature_dropout, dropout
@@ -98,7 +101,7 @@ class DictionaryNetwork(nn.Module):
     def forward(self, values: Tensor) -> Tensor:  # [B, k] -> [B, k, k]
         lookups = Lookups(values, self.loops)
         edges = lookups.graph if isinstance(self.layer, GraphAttention) else lookups
-        hidden = self.layer(self.nodes(), edges).view(*values.shape, -1)
+        hidden = self.after(self.layer(self.nodes(), edges)).view(*values.shape, -1)
         dropped = F.dropout(hidden, self.dropout, self.training or self.always_drop)
         return self.out(dropped)
 

@@ -138,6 +138,8 @@ def _verdict(there: Sequence[NoiseAttention]) -> str:
     rival = next((each for each in there if each.row.mechanism == RIVAL), None)
     if ours is None or rival is None:
         return "Attention on noise was not measured for both GATv2 and GAT"
+    if not ours.row.is_comparable(rival.row):
+        return "Attention of GATv2 and GAT is not compared, because runs were cut off"
     p = contrast(ours.ratios, rival.ratios, higher_is_better=False).student.one_sided
     test = f"one-sided {wording.p_equals(p)}" if math.isfinite(p) else "one run, so no test"
     if ours.ratio >= rival.ratio:

@@ -97,6 +97,11 @@ def figure_4_caption(findings: Findings) -> str:
         )
     if any(row.p < LEAST_P for panel in shown for row in panel.rows if row.mechanism == RIVAL):
         sentences.append(f"Filled triangles are p below {LEAST_P:.5f}.")
+    if any(row.not_converged for panel in shown for row in panel.rows):
+        sentences.append(
+            "A cross marks a mean with runs that were cut off: it counts as a win for no mechanism,"
+            " and has no p."
+        )
     return " ".join([*sentences, *_caveats(shown)])
 
 
@@ -197,6 +202,9 @@ def _curve(ax: Axes, known: list[Row], line: str, gid: str) -> None:
     means = [100 * row.sample.mean for row in known if row.sample]
     ax.plot(xs, means, color=colour, linestyle=line, marker="o", markersize=3, linewidth=1.4,
             gid=gid, zorder=3)  # fmt: skip
+    cut = [(_noise(row), 100 * row.mean) for row in known if row.not_converged]
+    if cut:
+        ax.plot(*zip(*cut, strict=True), "x", color=INK, markersize=5, gid=f"cut-{gid}", zorder=5)
 
 
 def _band(row: Row) -> tuple[float, float]:
@@ -212,7 +220,7 @@ def _band(row: Row) -> tuple[float, float]:
 def _p_values(ax: Axes, panel: Panel) -> None:
     """Ours as a line, with triangles for very small ones; the paper's hollow."""
     tested = [row for row in sorted(panel.rows, key=_noise)
-              if row.mechanism == RIVAL and math.isfinite(row.p)]  # fmt: skip
+              if row.mechanism == RIVAL and math.isfinite(row.p) and not row.is_cut]  # fmt: skip
     gid = f"p-{panel.dataset}-{panel.rows[0].fidelity}"
     _points(ax, [(_noise(row), row.p) for row in tested], gid)
     if _has_paper(panel):

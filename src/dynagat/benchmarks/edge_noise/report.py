@@ -11,10 +11,17 @@ from dynagat.benchmarks.edge_noise.figures import (
     noise_figure,
     noise_figure_caption,
 )
-from dynagat.benchmarks.edge_noise.slope import robustness, slope_table
+from dynagat.benchmarks.edge_noise.slope import (
+    Decline,
+    declines,
+    robustness,
+    slope_table,
+    slope_text,
+)
 from dynagat.report.findings import Findings
+from dynagat.report.judgement import Judgement, chosen, context_of, verdict_of
 from dynagat.report.parts import Extras, Figure
-from dynagat.report.rows import Row, families
+from dynagat.report.rows import RIVAL, Row, families
 
 CAPTIONS = {figure_4: figure_4_caption, noise_figure: noise_figure_caption}
 
@@ -32,4 +39,18 @@ def extras(findings: Findings) -> Extras:
 
     every = [family for _, family in families(findings.rows)]
     tables = [make(family) for family in every for make in (slope_table, noise_table)]
-    return Extras(draw_figures, tuple(table for table in tables if table), say)
+    return Extras(draw_figures, tuple(table for table in tables if table), say, judge)
+
+
+def judge(findings: Findings) -> Iterator[Judgement]:
+    """The claim is about the slope of accuracy over noise, with as many heads of GAT."""
+
+    def tested(rows: list[Row]) -> list[Decline]:
+        return [each for each in declines(rows) if each.row.mechanism == RIVAL and each.is_tested]
+
+    for rows in chosen(findings, tested):
+        num_all = sum(each.row.mechanism == RIVAL for each in declines(rows))
+        sure = [each for each in tested(rows) if each.difference > 0 and each.is_significant]
+        higher = [each for each in tested(rows) if each.difference > 0]
+        verdict = verdict_of(len(sure), len(higher), len(tested(rows)), num_all)
+        yield Judgement(findings.benchmark.claim, context_of(rows[0]), verdict, slope_text(rows))

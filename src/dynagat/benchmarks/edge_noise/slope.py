@@ -41,6 +41,7 @@ class Decline:
     difference: float = math.nan  # of GATv2's mean slope and this one, over shared seeds
     p: float = math.nan
     p_holm: float = math.nan
+    is_cut: bool = False  # not tested against GATv2, because runs of either were cut off
 
     @property
     def row(self) -> Row:
@@ -50,9 +51,18 @@ class Decline:
     def sample(self) -> Sample:
         return Sample.of(self.slopes.values())
 
+    def is_comparable(self, other: Decline) -> bool:
+        """Whether no run of either was cut off at any ratio."""
+        return all(map(Row.is_comparable, self.rows, other.rows))
+
     @property
-    def is_cut(self) -> bool:
-        return any(row.not_converged for row in self.rows)
+    def is_tested(self) -> bool:
+        """Whether there is a test against GATv2."""
+        return math.isfinite(self.p)
+
+    @property
+    def is_significant(self) -> bool:
+        return self.p_holm < SIGNIFICANT
 
     @property
     def text(self) -> str:
@@ -83,6 +93,8 @@ def _tested(each: Decline, ours: Decline) -> Decline:
     seeds = sorted(each.slopes.keys() & ours.slopes.keys())
     if each is ours or len(seeds) < 2 or ratios[0] != ratios[1]:
         return each
+    if not each.is_comparable(ours):
+        return replace(each, is_cut=True)
     own, other = ([one.slopes[seed] for seed in seeds] for one in (ours, each))
     difference = sum(own) / len(own) - sum(other) / len(other)
     return replace(each, difference=difference, p=paired(own, other, "two-sided"))
@@ -134,21 +146,49 @@ def robustness(rows: Sequence[Row]) -> Iterator[str]:
         return
     parts = [f"{each.row.title} {each.text}" for each in every]
     yield f"Points of accuracy for 0.1 added edges per edge: {'; '.join(parts)}."
-    compared = [each for each in every if math.isfinite(each.p)]
-    ours_cut = any(each.is_cut for each in every if each.row.mechanism == OURS)
-    for each in compared:
-        yield _verdict(each, ours_cut, len(compared))
+    num_tests = sum(each.is_tested for each in every)
+    for each in every:
+        if each.is_cut:
+            name = each.row.title
+            yield f"The slopes of GATv2 and {name} are not compared, because runs were cut off."
+        elif each.is_tested:
+            yield _verdict(each, num_tests)
 
 
-def _verdict(each: Decline, ours_cut: bool, num_tests: int) -> str:
+def slope_test(each: Decline, num_tests: int) -> str:
+    """The test and the family of its correction, for brackets."""
+    place = f" on {each.row.dataset}" if each.row.dataset else ""
+    family = f" after Holm's correction for the {num_tests} slope tests{place}"
+    after = family if num_tests > 1 else ""
+    return f"slope, paired, two-sided {wording.p_equals(each.p_holm)}{after}"
+
+
+def _verdict(each: Decline, num_tests: int) -> str:
     name = each.row.title
-    if ours_cut or each.is_cut:
-        return f"The slopes of GATv2 and {name} are not compared, because runs were cut off."
-    after = f" after Holm's correction for {num_tests} tests" if num_tests > 1 else ""
-    test = f"slope, paired, two-sided {wording.p_equals(each.p_holm)}{after}"
-    if each.p_holm >= SIGNIFICANT:
+    test = slope_test(each, num_tests)
+    if not each.is_significant:
         side = "less" if each.difference > 0 else "more"
         return f"GATv2 loses {side} to noise than {name} on average, not significantly ({test})."
     if each.difference > 0:
         return f"GATv2 is more robust to noise than {name} ({test})."
     return f"{name} is more robust to noise than GATv2 ({test})."
+
+
+def slope_text(rows: Sequence[Row]) -> str:
+    """The slopes of all mechanisms, and the tests of GATv2's against each of the others."""
+    every = declines(rows)
+    if not any(each.row.mechanism == OURS for each in every):
+        return "There are no slopes of GATv2."
+    parts = [f"{wording.name_of(each.row.mechanism)} {each.text}" for each in every]
+    seeds = wording.ranges(sorted({each.sample.n for each in every}))
+    num_tests = sum(each.is_tested for each in every)
+    tests = [
+        f"not compared with {wording.name_of(each.row.mechanism)}, because runs were cut off"
+        if each.is_cut
+        else f"against {wording.name_of(each.row.mechanism)} {wording.p_equals(each.p_holm)}"
+        for each in every
+        if each.is_cut or each.is_tested
+    ]
+    family = f" (paired, two-sided, Holm's correction for {wording.count(num_tests, 'test')})"
+    said = f" GATv2 {', '.join(tests)}{family if num_tests else ''}." if tests else ""
+    return f"Points of accuracy per 0.1 added edges: {', '.join(parts)} (n = {seeds}).{said}"

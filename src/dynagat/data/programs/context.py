@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from dynagat.data.distances import row_places
 from dynagat.data.programs.layout import EDGE_TYPES
 
 NONE = np.empty(0, np.int64)
@@ -90,9 +91,7 @@ class GraphArrays:
 
     def _places(self, nodes: np.ndarray) -> np.ndarray:
         """Where `neighbours` lists the edges of some nodes."""
-        starts, counts = self.rowptr[nodes], self.rowptr[nodes + 1] - self.rowptr[nodes]
-        before = counts.cumsum() - counts
-        return np.arange(counts.sum()) + np.repeat(starts - before, counts)
+        return row_places(self.rowptr, nodes)
 
     def edges_inside(self, inside: np.ndarray, removed: np.ndarray) -> np.ndarray:
         """The numbers of the edges between nodes that are inside, in order."""
