@@ -72,7 +72,7 @@ class NodeModel(Model):
             raise ValueError(
                 f"the model reads {self.in_dim} features, but {data.name} has {x.shape[1]}"
             )
-        return infer_nodes(cast(Network, self.network), x, graph)
+        return infer_nodes(cast(Network, self.network), x.to(self.device), graph).cpu()
 
     def microscope_input(self, data: GraphData) -> MicroscopeInput:
         """The whole graph."""

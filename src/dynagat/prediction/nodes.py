@@ -5,7 +5,7 @@ Evaluation is exact: it uses all neighbours, layer by layer where the graph is l
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Literal
@@ -19,6 +19,7 @@ from dynagat.data.store import SPLITS, GraphData, tensor
 from dynagat.graph import Graph
 from dynagat.metrics import MACRO_F1, METRICS, Metric, find_metric
 from dynagat.nn.network import Neighbourhood, Network, degrees
+from dynagat.placement import copied_ahead, moved
 from dynagat.prediction.prediction import (
     MicroscopeInput,
     Prediction,
@@ -57,12 +58,30 @@ class NodeProblem:
     @cached_property
     def graph(self) -> Graph:
         """What networks run on."""
-        return self.edges.with_self_loops() if self.self_loops else self.edges
+        graph = self.edges.with_self_loops() if self.self_loops else self.edges
+        return moved(graph, self.device)
 
     @cached_property
     def degree(self) -> Tensor:
         """[N]: degree of each node in `graph`."""
-        return degrees(self.edges) + int(self.self_loops)
+        return (degrees(self.edges) + int(self.self_loops)).to(self.device)
+
+    @cached_property
+    def target(self) -> Tensor:
+        """What networks are to give: y, but regression targets are standardised."""
+        if self.kind != "regression":
+            return self.y
+        y = (self.y.cpu().double() - self.target_mean) / self.target_std
+        return y.float().to(self.device)
+
+    @property
+    def device(self) -> torch.device:
+        return self.x.device
+
+    def to(self, device: torch.device) -> NodeProblem:
+        """The same problem for networks on a device; it is sampled from on the CPU."""
+        x, y, split = moved((self.x, self.y, self.split), device)
+        return replace(self, x=x, y=y, split=split)
 
 
 def node_problem(data: GraphData, self_loops: bool = True) -> NodeProblem:
@@ -161,6 +180,9 @@ class NodePrediction(Prediction):
     batch_size: int = 1024
     _fields: dict[Any, Batch | None] = field(default_factory=dict, init=False)
 
+    def to(self, device: torch.device) -> NodePrediction:
+        return replace(self, problem=self.problem.to(device))
+
     @property
     def metric(self) -> Metric:
         return self.settings.metric_of(self.problem.kind)
@@ -169,11 +191,18 @@ class NodePrediction(Prediction):
         """One epoch; None stands for the whole graph."""
         task, seed = self.settings, int(torch.randint(2**31, (), generator=generator))
         if task.neighbours:
-            return iter(self.loader("train", task.neighbours, task.shuffle, self.batch_size, seed))
+            loader = self.loader("train", task.neighbours, task.shuffle, self.batch_size, seed)
+            return self._placed(loader)
         if not task.roots:
             return iter([None])
         walks = task.roots, task.walk_length, task.steps
-        return iter(GraphSAINTRandomWalkSampler(self.problem.edges, *walks, seed=seed))
+        return self._placed(GraphSAINTRandomWalkSampler(self.problem.edges, *walks, seed=seed))
+
+    def _placed(self, batches: Iterable[Batch]) -> Iterator[Batch]:
+        """The batches with their self-loops, on the device of the problem."""
+        if self.problem.self_loops:
+            batches = (batch.with_self_loops() for batch in batches)
+        return copied_ahead(batches, self.problem.device)
 
     def loader(
         self, part: str, neighbours: tuple[int, ...], shuffle: bool, batch_size: int, seed: int
@@ -182,7 +211,7 @@ class NodePrediction(Prediction):
             self.problem.edges,
             num_neighbors=neighbours[::-1],  # it counts layers from the seed nodes
             batch_size=batch_size,
-            input_nodes=self.problem.split[part],
+            input_nodes=self.problem.split[part].cpu(),
             shuffle=shuffle,
             layered=True,
             seed=seed,
@@ -200,7 +229,6 @@ class NodePrediction(Prediction):
 
     def _run_batch(self, network: nn.Module, batch: Batch) -> tuple[Tensor, Tensor]:
         """The nodes of a sample that are trained on, and the network's output for them."""
-        batch = batch.with_self_loops() if self.problem.self_loops else batch
         nodes = batch.node_id
         x, degree = self.problem.x[nodes], self.problem.degree[nodes]
         if batch.layered:  # sampled neighbours, not a subgraph of random walks
@@ -215,8 +243,9 @@ class NodePrediction(Prediction):
 
     @cached_property
     def _is_training(self) -> Tensor:
-        is_training = torch.zeros(len(self.problem.x), dtype=torch.bool)
-        is_training[self.problem.split["train"]] = True
+        problem = self.problem
+        is_training = torch.zeros(len(problem.x), dtype=torch.bool, device=problem.device)
+        is_training[problem.split["train"]] = True
         return is_training
 
     def _run_receptive_field(self, network: Any, part: str) -> Tensor | None:
@@ -241,7 +270,7 @@ class NodePrediction(Prediction):
         (batch,) = self.loader(part, (-1,) * layers, False, len(nodes), 0)
         if batch.num_nodes > limit:
             return None
-        batch = batch.with_self_loops() if problem.self_loops else batch
+        (batch,) = self._placed([batch])
         return replace(batch, x=problem.x[batch.node_id])
 
     def mean_loss(self, out: Tensor, target: Tensor) -> Tensor:
@@ -267,11 +296,8 @@ class NodePrediction(Prediction):
         return (y == 0).sum(0).clamp_min(1) / ones
 
     def target(self, nodes: Tensor) -> Tensor:
-        """What the network is to give: regression targets are standardised."""
-        y, problem = self.problem.y[nodes], self.problem
-        if problem.kind != "regression":
-            return y
-        return ((y.double() - problem.target_mean) / problem.target_std).float()
+        """What the network is to give."""
+        return self.problem.target[nodes]
 
     def evaluate(self, network: nn.Module, part: str) -> tuple[float, float]:
         out, target = self.outputs(network, [part])[part]
@@ -279,6 +305,7 @@ class NodePrediction(Prediction):
 
     def value(self, metric: Metric, out: Tensor, target: Tensor) -> float:
         """A metric of the network's output; errors are in the unit of the target."""
+        out, target = out.cpu(), target.cpu()
         if self.problem.kind != "regression":
             return metric.function(out, target)
         scale = self.problem.target_std
@@ -292,7 +319,7 @@ class NodePrediction(Prediction):
             each.on("test").name: self.value(each, *outputs["test"])
             for each in self._further_metrics()
         }
-        out = outputs["test"][0]
+        out = outputs["test"][0].cpu()
         return values | further | (variety(self.problem.kind, out) if self.settings.metric else {})
 
     def _further_metrics(self) -> Sequence[Metric]:
@@ -330,7 +357,8 @@ class NodePrediction(Prediction):
     def _run_sampled(self, network: nn.Module, part: str) -> Tensor:
         """From samples of neighbours, the same ones at every evaluation."""
         batches = self.loader(part, self.settings.eval_neighbours, False, self.batch_size, 0)
-        return torch.cat([self._run_batch(network, batch)[1] for batch in batches])
+        placed = self._placed(batches)
+        return torch.cat([self._run_batch(network, batch)[1] for batch in placed])
 
     def microscope_input(self) -> MicroscopeInput:
         problem, marks = self.problem, {}
@@ -372,7 +400,7 @@ def encode_nodes(
     self_loops: bool = False,
 ) -> Tensor:
     """As `infer_nodes`, before the readout. Degrees travel as the last column of the features."""
-    degree = degrees(graph)[:, None].float() + int(self_loops)
+    degree = degrees(graph)[:, None].float().to(x.device) + int(self_loops)
 
     def step(layer: nn.Module) -> Callable[[Tensor, Graph], Tensor]:
         def run(features: Tensor, part: Graph) -> Tensor:

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from dynagat.files import write_through
 from dynagat.graph import Graph
+from dynagat.placement import CPU, copied_ahead
 from dynagat.sampling.ahead import work_ahead
 from dynagat.sampling.batch import make_graph
 from dynagat.sampling.draw import check_count, sample, take_rows
@@ -36,7 +37,8 @@ def infer(
     Args:
         layers: each takes the rows of a graph's keys and the graph, and returns a row for each
             query. The queries are the first keys. Layers should be in evaluation mode.
-        x: [N, features]; a tensor, or an array that may be mapped from a file.
+        x: [N, features]; a tensor, or an array that may be mapped from a file. Layers get their
+            inputs on the tensor's device.
         graph: of N nodes. The keys of a batch are its queries, followed by their neighbours.
         batch_size: the number of queries that go through a layer at once.
         out: a tensor or array for the result, or the path of an npy file, which is mapped. With a
@@ -78,15 +80,20 @@ def _outputs(
 ) -> Iterator[Tensor]:
     """The output of one layer for all nodes, batch by batch."""
 
+    device = x.device if isinstance(x, Tensor) else CPU
+
     def make(n: int, threads: int) -> tuple[Tensor, Graph]:
         queries = np.arange(n * batch_size, min((n + 1) * batch_size, rows.num_nodes))
         block = sample(rows, queries, [-1], threads=threads)
         graph = make_graph(block.layers[0], len(block.node), threads)
-        return take_rows(x, block.node, threads), graph
+        is_here = device.type == "cpu"  # else the rows are taken on the device
+        table = take_rows(x, block.node, threads) if is_here else torch.from_numpy(block.node)
+        return table, graph
 
     first = None
-    for table, graph in work_ahead(make, -(-rows.num_nodes // batch_size), prefetch):
-        part = layer(table, graph)
+    batches = work_ahead(make, -(-rows.num_nodes // batch_size), prefetch)
+    for table, graph in copied_ahead(batches, device):
+        part = layer(table if device.type == "cpu" else x[table], graph)
         if len(part) != graph.num_queries:
             raise ValueError(
                 f"layers must return a row for each of {graph.num_queries} queries, "
@@ -145,7 +152,7 @@ def _write(parts: Iterator[Tensor], num_rows: int, path: Path) -> None:
     """Write an npy file sequentially, so that a full disk is an error and not a crash."""
     with path.open("wb") as file:
         for n, part in enumerate(parts):
-            array = part.contiguous().numpy()
+            array = part.contiguous().cpu().numpy()
             if n == 0:
                 kind = np.lib.format.dtype_to_descr(array.dtype)
                 shape = (num_rows, *array.shape[1:])

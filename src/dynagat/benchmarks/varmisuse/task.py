@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from copy import copy
 from dataclasses import dataclass, replace
 from typing import Literal, final
 
@@ -17,6 +18,7 @@ from dynagat.data.programs.records import RELATIONS
 from dynagat.data.programs.stored import SEEN, UNSEEN
 from dynagat.experiment import departure
 from dynagat.metrics import ACCURACY, Metric
+from dynagat.placement import CPU, copied_ahead, moved
 from dynagat.prediction.candidates import CandidateBatch
 from dynagat.prediction.packed import PackedTask
 from dynagat.prediction.prediction import MicroscopeInput, Prediction
@@ -54,6 +56,15 @@ class ProgramPrediction(Prediction):
 
     def __init__(self, problem: ProgramProblem, settings: ProgramTask) -> None:
         self.problem, self.settings = problem, settings
+        self.device = CPU
+
+    def to(self, device: torch.device) -> ProgramPrediction:
+        other = copy(self)
+        other.device = device
+        return other
+
+    def _batches(self, part: str, seed: int | None = None) -> Iterator[CandidateBatch]:
+        return copied_ahead(self.problem.batches(part, self.settings.max_nodes, seed), self.device)
 
     @property
     def metric(self) -> Metric:
@@ -62,7 +73,7 @@ class ProgramPrediction(Prediction):
 
     def batches(self, generator: Generator) -> Iterator[CandidateBatch]:
         seed = int(torch.randint(2**62, (), generator=generator))
-        return self.problem.batches("train", self.settings.max_nodes, seed)
+        return self._batches("train", seed)
 
     def loss(self, network: nn.Module, batch: CandidateBatch) -> tuple[Tensor, float]:
         scores = batch.run(network)
@@ -71,8 +82,7 @@ class ProgramPrediction(Prediction):
     @torch.no_grad()
     def evaluate(self, network: nn.Module, part: str) -> tuple[float, float]:
         network.eval()
-        batches = self.problem.batches(part, self.settings.max_nodes)
-        pairs = [(batch.run(network), batch.y) for batch in batches]
+        pairs = [(batch.run(network), batch.y) for batch in self._batches(part)]
         scores, y = (torch.cat(each) for each in zip(*pairs, strict=True))
         return self.metric.function(scores, y), float(F.cross_entropy(scores, y))
 
@@ -90,4 +100,5 @@ class ProgramPrediction(Prediction):
         batch = next(self.problem.batches(UNSEEN, MICROSCOPE_NODES, seed=0))
         labels = [decode(codes) for codes in batch.x.codes.numpy()]
         names = [labels[label] for label in batch.x.label.tolist()]
-        return MicroscopeInput(batch.inputs, {"relations": RELATIONS}, names=names)
+        inputs = moved(batch.inputs, self.device)
+        return MicroscopeInput(inputs, {"relations": RELATIONS}, names=names)
