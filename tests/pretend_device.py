@@ -1,7 +1,7 @@
 """A device that is not there, for tests: tensors of the CPU that claim to be somewhere else.
 
-Within `pretend_device()`, tensors can be moved to DEVICE and are computed there with real numbers. As
-with a GPU, an operation on tensors of two places is an error, and so is reading their memory.
+Within `pretend_device()`, tensors can be moved to DEVICE and are computed there with real numbers.
+As with a GPU, an operation on tensors of two places is an error, and so is reading their memory.
 """
 
 from __future__ import annotations
@@ -44,6 +44,9 @@ class There(Tensor):
     @staticmethod
     def __tensor_unflatten__(tensors, meta, size, stride):
         return There(tensors["inner"])
+
+    def __reduce_ex__(self, protocol):
+        return self.inner.__reduce_ex__(protocol)
 
     def tolist(self):
         return self.inner.tolist()

@@ -120,10 +120,7 @@ def _each(value: Any, function: Callable[[Any], Any]) -> Any:
     if isinstance(value, Graph):
         return value.with_arrays(function)
     if is_dataclass(value) and not isinstance(value, type):
-        parts = {each.name: getattr(value, each.name) for each in fields(value) if each.init}
-        news = {name: _each(part, function) for name, part in parts.items()}
-        changed = {name: new for name, new in news.items() if new is not parts[name]}
-        return replace(value, **changed) if changed else value
+        return _each_field(value, function)
     if isinstance(value, Tensor) or hasattr(value, "to"):
         return function(value)
     if isinstance(value, Mapping):
@@ -131,6 +128,13 @@ def _each(value: Any, function: Callable[[Any], Any]) -> Any:
     if type(value) in (tuple, list):
         return type(value)(_each(part, function) for part in value)
     return value
+
+
+def _each_field(value: Any, function: Callable[[Any], Any]) -> Any:
+    parts = {each.name: getattr(value, each.name) for each in fields(value) if each.init}
+    news = {name: _each(part, function) for name, part in parts.items()}
+    changed = {name: new for name, new in news.items() if new is not parts[name]}
+    return replace(value, **changed) if changed else value
 
 
 def copied_ahead(batches: Iterable[T], device: torch.device) -> Iterator[T]:
