@@ -107,7 +107,8 @@ def pretend_device():
     def find(name):
         return DEVICE if name == str(DEVICE) else known(name)
 
-    modules = ("placement", "experiment.benchmark", "experiment.execution", "experiment.trials")
+    modules = ("placement", "experiment.benchmark", "experiment.execution", "experiment.trials",
+               "comparison.comparison")  # fmt: skip
     names = [f"dynagat.{each}.find_device" for each in modules]
     patches = [patch(name, find) for name in names]
     for each in patches:

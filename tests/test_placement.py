@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from types import SimpleNamespace
 from typing import ClassVar
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -13,14 +14,18 @@ from typer.testing import CliRunner
 import dynagat
 from dynagat import Graph, placement
 from dynagat.benchmarks import find
+from dynagat.benchmarks.own_links import OWN_LINKS
 from dynagat.cli import app
 from dynagat.cli.workers import chosen_runner
+from dynagat.comparison import LinkModel, compare
+from dynagat.data.link_split import codes_of
 from dynagat.experiment import Cluster, Request, environment, jobs_of, run, runner, validate
 from dynagat.experiment.checkpoint import Checkpoints, read
 from dynagat.experiment.settings import with_values
 from dynagat.prediction.links import LinkTask
 from dynagat.prediction.prediction import Prediction
 from dynagat.sampling import NeighborLoader, infer
+from tests.node_graphs import tiny
 from tests.pretend_device import DEVICE, pretend_device
 from tests.toys import candidates, graphs, links, nodes
 
@@ -303,3 +308,29 @@ def test_layerwise_inference_works_on_the_device_of_x():
         out = infer([call], x.to(DEVICE), graph, batch_size=4)
         assert out.device == DEVICE
         torch.testing.assert_close(out.cpu(), expected)
+
+
+def test_a_comparison_and_its_model_run_on_a_device():
+    data = tiny("own")
+    with pretend_device():
+        options = {"seeds": [0], "settings": ["max_rounds=1", "layers=2", "dim=8"]}
+        found = compare(data, mechanisms=["gatv2"], device=str(DEVICE), **options)
+        assert found.records[0].versions["device"] == str(DEVICE)
+        here = found.best.predict(data).probability
+        there = found.best.to(DEVICE).predict(data).probability
+        assert found.best.device == DEVICE
+    np.testing.assert_allclose(there, here, atol=1e-5)
+
+
+def test_a_model_of_links_scores_on_a_device(tmp_path):
+    torch.manual_seed(0)
+    settings, pairs = OWN_LINKS.network, np.array([[0, 1], [1, 2], [3, 4], [2, 5]])
+    own = {"ids": np.arange(8), "x": np.random.default_rng(0).normal(size=(8, 3)).astype("f4")}
+    own |= {"links": np.sort(codes_of(pairs, 8)), "self_loops": True}
+    network = LinkModel.make_network(settings, "gatv2", own)
+    about = {"settings": settings, "in_dim": 3, "task": {"kind": "links"}, "ends": ("a", "b")}
+    model = LinkModel(network=network, mechanism="gatv2", **own, **about)
+    here = model.score([(0, 2), (4, 7)]).score
+    with pretend_device():
+        there = replace(model).to(DEVICE).score([(0, 2), (4, 7)]).score
+    np.testing.assert_allclose(there, here, atol=1e-5)
