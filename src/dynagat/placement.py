@@ -125,8 +125,9 @@ def _each(value: Any, function: Callable[[Any], Any]) -> Any:
         return function(value)
     if isinstance(value, Mapping):
         return {name: _each(part, function) for name, part in value.items()}
-    if type(value) in (tuple, list):
-        return type(value)(_each(part, function) for part in value)
+    if isinstance(value, (tuple, list)):
+        parts = [_each(part, function) for part in value]
+        return type(value)(*parts) if hasattr(value, "_fields") else type(value)(parts)
     return value
 
 
