@@ -8,12 +8,15 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from bench import device_page
 from bench.cases import FULL, QUICK, Case, make_cases
 from bench.demo import run_demo
+from bench.device import make_cases as device_cases
 from bench.machine import ROOT
 from bench.records import Ledger, read_ledger
 from bench.report import goals_table, render, render_readme
 from bench.run import log, run
+from dynagat.placement import find_device
 
 FULL_PATH = ROOT / "docs" / "performance.json"
 QUICK_PATH = ROOT / "build" / "bench" / "quick.json"  # so that it never replaces the full run
@@ -46,6 +49,11 @@ def parser() -> argparse.ArgumentParser:
     main.add_argument(
         "--demo", action="store_true", help="compare one layer with PyG's, in a minute"
     )
+    main.add_argument(
+        "--device",
+        metavar="cuda[:N]",
+        help="measure layers on this GPU instead, and write their own page",
+    )
     return main
 
 
@@ -72,8 +80,27 @@ def write_report(ledger: Ledger, path: Path) -> None:
     log(f"wrote {page}")
 
 
+def run_on_device(options: argparse.Namespace, arguments: str) -> None:
+    """Measure layers on a GPU, into a file and a page of their own."""
+    for name in ("quick", "readme", "demo"):
+        if getattr(options, name):
+            raise ValueError(f"--device measures on a GPU and can't be combined with --{name}")
+    path = options.json or device_page.PATH
+    if not options.report:
+        device = find_device(options.device)
+        if device.type not in ("cuda", "xpu"):
+            raise ValueError(f"--device must be a CUDA, ROCm or XPU device, but is {device}")
+        cases = device_cases(options.device)
+        settings = {"command": f"python -m bench {arguments}", "fresh": options.fresh}
+        chosen = choose(cases, options.only)
+        run(cases, chosen, path, **settings, shared=False, device=device)
+    log(f"wrote {device_page.write_page(read_ledger(path), path)}")
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     options = parser().parse_args(arguments)
+    if options.device is not None and options.device != "cpu":
+        return run_on_device(options, shlex.join(arguments or sys.argv[1:]))
     path = options.json or (QUICK_PATH if options.quick else FULL_PATH)
     if options.demo:
         print(run_demo())

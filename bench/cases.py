@@ -21,7 +21,7 @@ from bench.synthetic_programs import Programs
 
 SHAPES = ((8, 32), (8, 8), (1, 64), (1, 256))  # H, C
 # Fields of Case that older records lack: they are left out of a description at their default.
-ADDED_LATER = ("batch_size", "pass_seeds", "string_ids", "benchmark", "dropout")
+ADDED_LATER = ("batch_size", "pass_seeds", "string_ids", "benchmark", "dropout", "device")
 ALL = ("pyg", "compiled", "dgl", "dynagat")
 
 
@@ -60,6 +60,7 @@ class Case:
     string_ids: bool = False  # import: whether node ids are strings, not numbers
     benchmark: str = ""  # training, links: the benchmark whose network, sampler and task are used
     dropout: float = 0.0  # first five minutes: of features and of attention weights
+    device: str = ""  # gpu: where the layers are; "": the CPU
 
     def describe(self) -> dict[str, Any]:
         """As read back from JSON; equal descriptions mean the same case."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
+import importlib.util
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -19,6 +21,7 @@ from dynagat.ops import devices
 # Peak memory of a training step, in units of E·H·C floats. Upper estimates, to decide beforehand
 # whether a contender fits into memory; docs/performance.md has measured values.
 PEAK = {"pyg": 6.6, "compiled": 2.0, "dgl": 6.6, "reference": 6.6}
+TURBO = ("turbo_gnn", "skewgnn")  # its package, which was renamed
 
 # By mechanism: PyG's name of a parameter -> the name in the other library, where they differ.
 DYNAGAT_NAMES = {
@@ -79,9 +82,10 @@ def draw_inputs(case: Case) -> Inputs:
 
 def start(name: str, case: Case, inputs: Inputs) -> Contender:
     """The contender, ready for its first step. Raises CannotRun if it cannot run here."""
-    num_edges = inputs.edge_index.shape[1]
-    check_memory(PEAK.get(name, 0.0) * num_edges * case.heads * case.channels * 4)
-    return CONTENDERS[name](case, inputs)
+    num_edges, device = inputs.edge_index.shape[1], inputs.x.device
+    check_memory(PEAK.get(name, 0.0) * num_edges * case.heads * case.channels * 4, device)
+    with device:  # layers are made there
+        return CONTENDERS[name](case, inputs)
 
 
 def start_pyg(case: Case, inputs: Inputs) -> Contender:
@@ -115,6 +119,34 @@ def start_dgl(case: Case, inputs: Inputs) -> Contender:
     )
 
 
+def start_turbo(case: Case, inputs: Inputs) -> Contender:
+    """turbo-gnn has the attention alone; PyG's projections are put before it."""
+    if case.mechanism != "gatv2":
+        raise CannotRun("of these mechanisms it has GATv2 only")
+    package = _import_turbo()
+    make_graph = package.AdjacencyForwardBackwardWithNodeBuckets.from_edge_list
+    graph = make_graph(inputs.edge_index.cpu(), num_nodes=case.graph.num_nodes)
+    graph, layer = graph.to(inputs.x.device), _pyg_layer(case)
+    shape = (-1, case.heads, case.channels)
+
+    def call(x: Tensor, edges: Any) -> Tensor:
+        query, key = layer.lin_r(x).view(shape), layer.lin_l(x).view(shape)
+        options = {"x_neighbors": key, "attention_weights": layer.att[0], "negative_slope": 0.2}
+        return package.gatv2_aggr(edges, query, **options).flatten(1) + layer.bias
+
+    return _contender(layer, case, inputs, {}, lambda: graph, call)
+
+
+def _import_turbo() -> Any:
+    for name in TURBO:
+        if importlib.util.find_spec(name) is not None:
+            try:
+                return importlib.import_module(name)
+            except (ImportError, OSError, RuntimeError) as error:
+                raise CannotRun(f"cannot be imported: {reason_of(error)}") from error
+    raise CannotRun("is not installed")
+
+
 def start_dynagat(case: Case, inputs: Inputs) -> Contender:
     layer = _dynagat_layer(case)
     return _contender(layer, case, inputs, DYNAGAT_NAMES[case.mechanism], lambda: inputs.edge_index)
@@ -136,6 +168,7 @@ CONTENDERS: Mapping[str, Callable[[Case, Inputs], Contender]] = {
     "pyg": start_pyg,
     "compiled": start_compiled,
     "dgl": start_dgl,
+    "turbo-gnn": start_turbo,
     "dynagat": start_dynagat,
     "dynagat, new graph": start_dynagat_on_new_graphs,
     "reference": partial(start_implementation, "reference"),

@@ -170,6 +170,7 @@ def _nvidia_usage(cubin: bytes) -> tuple[int, int]:
 
 KERNELS = ("attend_kernel", "by_query_kernel", "by_key_kernel")  # the ones that gather rows
 JSON = ROOT / "docs" / "gpu.json"
+TRIED = ""
 TEMPLATE = Path(__file__).with_name("gpu.md")
 
 
@@ -203,8 +204,8 @@ def _compile_job(job: tuple[Any, ...]) -> list[Compiled]:
     return list(dict.fromkeys(compile_all(*job)))
 
 
-def render(kernels: list[Compiled]) -> str:
-    """The page of documentation."""
+def render(kernels: list[Compiled], version: str) -> str:
+    """The page of documentation, of what this version of Triton compiled."""
     chosen = [one for one in kernels if one.options == "plain" and one.dtype == "float32"]
     rows = {}
     for one in chosen:
@@ -220,13 +221,13 @@ def render(kernels: list[Compiled]) -> str:
     missing = sum(_name(job) not in done for job in jobs())
     words = {"cut": tiles.CUT, "count": len(kernels), "spilled": spilled or "none"}
     words["missing"] = f" Not compiled yet: {missing} of the combinations." if missing else ""
-    opening = TEMPLATE.read_text().format(**words, version=triton.__version__)
+    opening = TEMPLATE.read_text().format(**words, version=version, tried=TRIED)
     return f"{opening}\n{markdown_table(header, table, words=3)}\n"
 
 
 def main() -> None:
     kernels = compile_table(JSON, processes=os.cpu_count() or 1)
-    JSON.with_suffix(".md").write_text(render(kernels))
+    JSON.with_suffix(".md").write_text(render(kernels, triton.__version__))
     spilled = [one for one in kernels if one.spilled]
     for one in spilled:
         print(f"spills: {one}")

@@ -10,7 +10,10 @@ from contextlib import contextmanager
 from multiprocessing import get_context
 from typing import Any
 
+import torch
+
 from bench.machine import available_bytes
+from dynagat.placement import CPU, module_of
 
 
 class CannotRun(RuntimeError):
@@ -31,9 +34,10 @@ def in_fresh_process(function: Callable[..., Any], *arguments: Any) -> Any:
         return process.submit(function, *arguments).result()
 
 
-def check_memory(needed: float) -> None:
-    """Raise CannotRun if fewer than `needed` bytes are available."""
-    available = available_bytes()
+def check_memory(needed: float, device: torch.device = CPU) -> None:
+    """Raise CannotRun if fewer than `needed` bytes are available on a device."""
+    there: Any = module_of(device.type) if device.type in ("cuda", "xpu") else None
+    available = available_bytes() if there is None else there.mem_get_info(device)[0]
     if needed > available:
         raise CannotRun(
             f"needs about {needed / 1e9:.1f} GB of memory, "

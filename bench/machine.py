@@ -12,12 +12,13 @@ from pathlib import Path
 import torch
 
 from dynagat.native import kernels
+from dynagat.placement import describe
 
 ROOT = Path(__file__).parent.parent
 MEASURED = ("src", "csrc", "bench")  # the folders that the numbers depend on
 
 
-def describe_session(command: str) -> dict[str, str]:
+def describe_session(command: str, device: torch.device | None = None) -> dict[str, str]:
     """What a reader needs to judge the numbers, under the names of the report."""
     return {
         "date": datetime.now(timezone.utc).strftime("%Y-%m-%d %H:%M UTC"),
@@ -39,6 +40,7 @@ def describe_session(command: str) -> dict[str, str]:
         "instruction set": kernels.instruction_set
         if kernels
         else "none (reference implementation)",
+        **({"device": describe(device), "Triton": _version("triton")} if device else {}),
     }
 
 

@@ -7,13 +7,14 @@ import math
 import mmap
 import time
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
 
 import torch
 from torch import Generator, Tensor
 
+from bench.agreement import TOLERANCE, differences, largest_difference, results_of
 from bench.cases import Case
 from bench.contenders import Contender, draw_inputs, start, start_dynagat
+from bench.device import measure_on_device
 from bench.first_five import measure_epochs
 from bench.graphs import Recipe
 from bench.importing import measure_import
@@ -39,9 +40,6 @@ from bench.trials import Trial, alternation, repetitions, seconds_of, time_trial
 from dynagat import GATv2Conv, Graph, capture, how_attentive, ops
 from dynagat.native import kernels
 
-# Relative to the largest entry. A gradient of gat-8x8 differs from PyG's by 1.8e-3: probably,
-# rounding moves a score close to zero to the other side of the kink of LeakyReLU.
-TOLERANCE = 1e-2
 FLOOR_PASSES = 4  # keys in forward and backward; queries and output gradients in backward
 THREADS = (1, 2)
 
@@ -67,7 +65,7 @@ def measure_layers(case: Case) -> Iterator[Record]:
             yield Record(name, "step", reason=reason_of(error))
             continue
         expected = expected or (name, result)
-        records = list(_differences(name, result, *expected))
+        records = list(differences(name, result, *expected))
         yield from (Record.rounded(name, "first step", [first]), *records)
         if not all(record.values[0] <= TOLERANCE for record in records):  # also true for NaN
             yield Record(name, "step", reason=f"its results differ from {expected[0]}")
@@ -217,6 +215,8 @@ MEASURES: Mapping[str, Callable[[Case], Iterator[Record]]] = {
     "links": measure_links,
     "sampled links": measure_links,
     "programs": measure_programs,
+    "gpu": measure_on_device,
+    "gpu hubs": measure_on_device,
 }
 
 
@@ -285,34 +285,10 @@ def _graph(recipe: Recipe) -> Graph:
     return Graph.from_edge_index(recipe.edge_index(), recipe.num_nodes)
 
 
-# Agreement
-
-
-def largest_difference(results: Mapping[Any, Tensor], expected: Mapping[Any, Tensor]) -> float:
-    """Over all entries of all tensors, relative to the largest entry of the expected tensor."""
-    return max(
-        float((results[name].float() - tensor).abs().max() / tensor.abs().max())
-        for name, tensor in expected.items()
-        if name in results
-    )
-
-
 def _first_step(contender: Contender) -> tuple[float, dict[str, Tensor]]:
     """Its duration, and its output and gradients."""
     edges = contender.prepare()
     begin = time.perf_counter()
-    out = contender.step(edges).detach()
+    out = contender.step(edges)
     seconds = time.perf_counter() - begin
-    grads = {name: p.grad.clone() for name, p in contender.parameters.items() if p.grad is not None}
-    return seconds, {"": out, **grads}
-
-
-def _differences(
-    name: str, result: dict[str, Tensor], other: str, expected: dict[str, Tensor]
-) -> Iterator[Record]:
-    if name == other:
-        return
-    grads = {key: grad for key, grad in expected.items() if key}
-    for quantity, tensors in {"output": {"": expected[""]}, "gradients": grads}.items():
-        difference = largest_difference(result, tensors)
-        yield Record.rounded(name, f"{quantity} against {other}", [difference])
+    return seconds, results_of(contender, out)

@@ -64,12 +64,12 @@ def render(ledger: Ledger, figure: str | None = None) -> str:
     parts = ["# Performance", _opening(ledger), _unmeasured(ledger)]
     if figure:
         parts.append(f"![Speed-up over PyG eager, and peak extra memory]({figure})")
-    parts += ["## Goals", goals_table(ledger), "## Machine and versions", _sessions(ledger)]
+    parts += ["## Goals", goals_table(ledger), "## Machine and versions", sessions_table(ledger)]
     for section in SECTIONS:
         entries = ledger.group(section.group)
         if entries:
             parts += [f"## {section.title}", section.text, _goals(ledger, section.group)]
-            parts += [section.table(entries), _remarks(entries)]
+            parts += [section.table(entries), remarks(entries)]
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
@@ -163,8 +163,8 @@ def _opening(ledger: Ledger) -> str:
     )
 
 
-def _sessions(ledger: Ledger) -> str:
-    """One column per session."""
+def sessions_table(ledger: Ledger) -> str:
+    """The machines and versions, one column per session."""
     keys = list(dict.fromkeys(key for session in ledger.sessions for key in session))
     rows = [[key, *(session.get(key, MISSING) for session in ledger.sessions)] for key in keys]
     if len(ledger.sessions) > 1:
@@ -189,7 +189,7 @@ def _goal_row(goal: Goal, ledger: Ledger) -> Row:
     return [goal.title, f"{goal.sense} {goal.bound:g}{goal.unit}", measured, verdict]
 
 
-def _remarks(entries: list[Entry]) -> str:
+def remarks(entries: list[Entry]) -> str:
     """Which contender is missing in which cases, grouped by reason."""
     missing: dict[tuple[str, str], list[str]] = {}
     for entry in entries:

@@ -12,6 +12,8 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
+import torch
+
 from bench.cases import Case
 from bench.isolation import fresh_process, reason_of
 from bench.machine import describe_session
@@ -38,6 +40,7 @@ def run(
     command: str,
     fresh: bool,
     shared: bool,
+    device: torch.device | None = None,
 ) -> Ledger:
     """Measure the chosen cases that are missing in the file and add them one by one.
 
@@ -48,13 +51,14 @@ def run(
         command: the command line, kept with the records.
         fresh: measure again the cases that are in the file already.
         shared: use one process for all cases, which is faster.
+        device: the GPU that the cases are measured on.
     """
     names = [case.name for case in cases]
     ledger = read_ledger(path).only(names)
     missing = [case for case in chosen if fresh or not ledger.has(case.describe())]
     log(f"{len(chosen) - len(missing)} cases are in {path} already, {len(missing)} to measure")
     if missing:
-        ledger = ledger.with_session(describe_session(command))
+        ledger = ledger.with_session(describe_session(command, device))
     with compiler_cache(), Workers(shared) as workers:
         for number, case in enumerate(missing, 1):
             begin = time.perf_counter()

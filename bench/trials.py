@@ -21,14 +21,22 @@ class Trial:
 
 
 def time_trials(
-    quantity: str, trials: Mapping[str, Trial], durations: Mapping[str, float], effort: Effort
+    quantity: str,
+    trials: Mapping[str, Trial],
+    durations: Mapping[str, float],
+    effort: Effort,
+    measure: Callable[[Trial], float] | None = None,
 ) -> Iterator[Record]:
-    """Repeat each trial as often as its duration allows, spread evenly over the whole time."""
+    """Repeat each trial as often as its duration allows, spread evenly over the whole time.
+
+    `measure` returns the seconds of a trial; default: `seconds_of`.
+    """
+    measure = measure or seconds_of
     counts = {name: repetitions(durations[name], effort) for name in trials}
     seconds: dict[str, list[float]] = {name: [] for name in trials}
     gc.freeze()  # existing objects are skipped, so that collections between trials are short
     for name in alternation(counts):
-        seconds[name].append(seconds_of(trials[name]))
+        seconds[name].append(measure(trials[name]))
     gc.unfreeze()
     for name, values in seconds.items():
         yield Record.rounded(name, quantity, values)

@@ -3,11 +3,13 @@
 import os
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import pytest
 import torch
 
 from dynagat import GATv2Conv, Graph
+from dynagat.nn import cache
 from dynagat.ops import devices, fused
 from tests.problems import make_problem
 
@@ -62,6 +64,38 @@ def test_tensors_on_two_devices_are_an_error():
     problem.tables[2] = problem.tables[2].to("meta")
     with pytest.raises(ValueError, match="all tensors must be on one device, but they are on cpu"):
         problem.run(fused)
+
+
+def test_features_on_another_device_than_the_layer_are_an_error():
+    edges = torch.tensor([[0, 1], [1, 0]], device="meta")
+    with pytest.raises(ValueError, match="x must be on cpu like the layer, but is on meta"):
+        GATv2Conv(3, 2)(torch.ones(2, 3, device="meta"), edges)
+    edge_attr = torch.ones(2, 1)
+    with pytest.raises(ValueError, match="edge_attr must be on meta like x, but is on cpu"):
+        GATv2Conv(3, 2, edge_dim=1).to("meta")(torch.ones(2, 3, device="meta"), edges, edge_attr)
+
+
+def test_a_pair_on_two_devices_is_an_error():
+    x = torch.ones(2, 3), torch.ones(2, 3, device="meta")
+    with pytest.raises(ValueError, match=r"x\[1\] must be on cpu like x, but is on meta"):
+        GATv2Conv((3, 3), 2)(x, torch.tensor([[0, 1], [1, 0]]))
+
+
+def test_edges_and_relations_on_two_devices_are_an_error():
+    edges, relation = torch.tensor([[0, 1], [1, 0]]), torch.zeros(2, dtype=torch.long)
+    layer = GATv2Conv(3, 2, num_relations=2)
+    message = "relation must be on cpu, as query_index is, but is on meta"
+    with pytest.raises(ValueError, match=message):
+        layer(torch.ones(2, 3), edges, relation=relation.to("meta"))
+
+
+def test_remembering_edges_on_a_gpu_does_not_wait_for_it(monkeypatch):
+    monkeypatch.setattr(cache, "checksum", lambda tensor: 1 / 0)
+    edges = SimpleNamespace(
+        device=GPU, _version=3, data_ptr=lambda: 16, shape=(2, 5), stride=lambda: (5, 1),
+        dtype=torch.int64,
+    )  # fmt: skip
+    assert cache._fingerprint(edges)[:2] == (3, GPU)
 
 
 def test_a_graph_on_another_device_than_the_features_is_an_error():

@@ -18,6 +18,7 @@ ROOT = Path(__file__).parent.parent
 LIBRARY = ["waiting", "files", "npz_file", "native", "used_rows", "graph", "ops", "nn", "analysis"]
 # The library imports torch and numpy only.
 SUITE = [
+    "placement",
     "data",
     "sampling",
     "metrics",

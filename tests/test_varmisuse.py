@@ -25,6 +25,7 @@ from dynagat.experiment import Request, as_published, jobs_of, run
 from dynagat.report.findings import Findings
 from dynagat.significance import Sample, student
 from dynagat.training import fit
+from tests.pretend_device import DEVICE, pretend_device
 
 SMALL = ProgramRecipe(tokens=12, inner=10, names=8, candidates=3)
 SIZES = {"train": 230, "valid": 30, SEEN: 20, UNSEEN: 20}
@@ -270,6 +271,25 @@ def test_the_paper_reports_p_values_that_its_numbers_imply():
         gatv2, gat = (found[name, TESTS[part]] for name in ("gatv2", "gat"))
         samples = [Sample(each.mean, each.std, each.n) for each in (gatv2, gat)]
         assert student(*samples) == pytest.approx(p, abs=0.002)
+
+
+@pytest.mark.parametrize("mechanism", ["gatv2", "gcn", "gin"])
+def test_programs_are_learnt_and_scored_on_a_device(problem, mechanism):
+    found = []
+    for place in ("cpu", str(DEVICE)):
+        torch.manual_seed(0)
+        network = ProgramStack(dim=16, layers=2).build(None, mechanism)
+        network.recompute = False
+        with pretend_device():
+            prediction = ProgramTask().prepare(problem, VARMISUSE.schedule).to(torch.device(place))
+            network.to(place).train()
+            batch = next(prediction.batches(torch.Generator().manual_seed(0)))
+            assert batch.y.device == torch.device(place)
+            prediction.loss(network, batch)[0].backward()
+            gradient = next(network.parameters()).grad.cpu()
+            found.append((gradient, prediction.evaluate(network, "valid")[1]))
+    torch.testing.assert_close(found[1][0], found[0][0], atol=1e-5, rtol=1e-4)
+    assert found[1][1] == pytest.approx(found[0][1], abs=1e-5)
 
 
 def test_smoke_runs_of_all_mechanisms_are_recorded_and_reported(folder, tmp_path):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 
@@ -204,9 +205,13 @@ class Graph:
             *(rows.number for rows in used if rows is not None),
         ]
 
-    def to(self, device: torch.device | str) -> Graph:
+    def to(self, device: torch.device | str, *, non_blocking: bool = False) -> Graph:
         """The same graph on another device."""
-        arrays = {name: t.to(device) for name, t in vars(self).items() if isinstance(t, Tensor)}
+        return self.with_arrays(lambda array: array.to(device, non_blocking=non_blocking))
+
+    def with_arrays(self, copy: Callable[[Tensor], Tensor]) -> Graph:
+        """The same graph with copies of its arrays, such as `Tensor.pin_memory` makes them."""
+        arrays = {name: copy(t) for name, t in vars(self).items() if isinstance(t, Tensor)}
         return replace(self, **arrays, used_query_rows=None, used_key_rows=None)
 
     def __repr__(self) -> str:

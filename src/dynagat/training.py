@@ -19,6 +19,7 @@ from torch import Tensor, nn
 
 from dynagat.metrics import Metric
 from dynagat.nn.variables import clip_each
+from dynagat.placement import device_of, random_state, set_random_state
 from dynagat.rmsprop import TFRMSprop
 
 
@@ -252,7 +253,7 @@ class _State:
             "plateau": self.plateau.state_dict(),
             "generator": self.generator.get_state(),
             "torch": torch.get_rng_state(),  # draws dropout
-            "cuda": torch.cuda.get_rng_state_all() if torch.cuda.is_available() else [],
+            "device": random_state(device_of(self.network)),
             "history": [asdict(each) for each in self.history],
             "seconds": self.seconds,
             "best_round": self.best_round,
@@ -265,8 +266,7 @@ class _State:
         self.plateau.load_state_dict(saved["plateau"])
         self.generator.set_state(saved["generator"])
         torch.set_rng_state(saved["torch"])
-        if saved["cuda"]:
-            torch.cuda.set_rng_state_all(saved["cuda"])
+        set_random_state(device_of(self.network), saved["device"])
         self.history += [Round(**each) for each in saved["history"]]
         self.seconds += saved["seconds"]
         self.best_round, self.best_state = saved["best_round"], saved["best_state"]

@@ -3,8 +3,9 @@
 import pytest
 import torch
 
+from dynagat import DPGATConv, GATConv, GATv2Conv, ops
 from dynagat.graph import Graph
-from dynagat.ops import fused, observe, reference
+from dynagat.ops import devices, fused, observe, reference
 from dynagat.ops.triton import attention, tiles
 from tests.problems import MECHANISMS, make_problem, random_graph
 from tests.test_ops import OPTIONS, largest_error, problem_of
@@ -89,6 +90,35 @@ def test_graphs_with_empty_rows_duplicates_and_gaps(mechanism, name):
     graph = GRAPHS[name]()
     ours, allowed = errors(make_problem(mechanism, 2, 5, graph=graph, edge_dim=2, dropout=0.3))
     assert ours <= 2 * allowed + 2e-6
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+def test_queries_that_share_rows_of_a_table(mechanism, monkeypatch):
+    graph = random_graph(5, 6, 40).with_query_rows(torch.tensor([2, 0, 2, 1, 0]), 3)
+    problem = make_problem(mechanism, 2, 5, graph=graph, dtype=torch.float32)
+    problem.tables[0] = problem.tables[0][:3].detach().requires_grad_()
+    results = []
+    for name in ("triton", "reference"):
+        monkeypatch.setattr(devices, "forced", name)
+        out, _ = problem.run(ops)
+        results.append([out, *torch.autograd.grad(out.square().sum(), problem.tables)])
+    for result, expected in zip(*results, strict=True):
+        torch.testing.assert_close(result, expected, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("convolution", [GATConv, GATv2Conv, DPGATConv])
+def test_a_layer_trains_as_with_the_reference(convolution, monkeypatch):
+    layer = convolution(5, 4, heads=3, edge_dim=2, residual=True)
+    x, edge_index, edge_attr = torch.randn(9, 5), torch.randint(0, 9, (2, 30)), torch.randn(30, 2)
+    results = []
+    for name in ("triton", "reference"):
+        monkeypatch.setattr(devices, "forced", name)
+        layer.zero_grad()
+        out = layer(x, edge_index, edge_attr)
+        out.square().sum().backward()
+        results.append([out, *(parameter.grad for parameter in layer.parameters())])
+    for result, expected in zip(*results, strict=True):
+        torch.testing.assert_close(result, expected, rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize("dropout", [0.3, 1.0])

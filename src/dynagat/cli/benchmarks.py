@@ -16,7 +16,14 @@ from dynagat.benchmarks.commands import OWN_COMMANDS
 from dynagat.cli.console import explain_errors, out, words
 from dynagat.cli.records import DEFAULT_STORE, StoreFile, gather
 from dynagat.cli.running import run_shown
-from dynagat.cli.workers import CpusPerRun, GpusPerRun, RayAddress, Workers, chosen_runner
+from dynagat.cli.workers import (
+    CpusPerRun,
+    Device,
+    GpusPerRun,
+    RayAddress,
+    Workers,
+    chosen_runner,
+)
 from dynagat.experiment import Benchmark, Record, Request, Store, jobs_of
 from dynagat.experiment.settings import parse_numbers
 
@@ -102,6 +109,7 @@ def run(
     ray: RayAddress = None,
     cpus_per_run: CpusPerRun = None,
     gpus_per_run: GpusPerRun = None,
+    device: Device = None,
     store: StoreFile = DEFAULT_STORE,
     smoke: Annotated[
         bool, typer.Option("--smoke", help="One short run, to check that it works.")
@@ -117,7 +125,7 @@ def run(
 ) -> None:
     """Run a benchmark; finished runs are not repeated."""
     with explain_errors():
-        runner = chosen_runner(workers, ray, cpus_per_run, gpus_per_run)
+        runner = chosen_runner(workers, ray, cpus_per_run, gpus_per_run, device)
         chosen = find(benchmark)
         chosen = replace(chosen, microscope=microscope or chosen.microscope)
         request = Request(

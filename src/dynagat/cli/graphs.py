@@ -14,7 +14,14 @@ import typer
 from dynagat.cli.console import explain_errors, note, words
 from dynagat.cli.running import run_shown
 from dynagat.cli.tables import SHARES, TableOptions, table_options
-from dynagat.cli.workers import CpusPerRun, GpusPerRun, RayAddress, Workers, chosen_runner
+from dynagat.cli.workers import (
+    CpusPerRun,
+    Device,
+    GpusPerRun,
+    RayAddress,
+    Workers,
+    chosen_runner,
+)
 from dynagat.experiment.settings import parse_numbers
 
 LINK = "link"  # value of --task
@@ -60,6 +67,7 @@ def compare(
     ray: RayAddress = None,
     cpus_per_run: CpusPerRun = None,
     gpus_per_run: GpusPerRun = None,
+    device: Device = None,
     folder: Annotated[
         Path, typer.Option("--out", help="Folder of the page, the model and the records.")
     ] = Path("comparison"),
@@ -75,7 +83,7 @@ def compare(
     from dynagat.data.assumptions import assumptions
 
     with explain_errors(), _not_left_empty(folder):
-        runner = chosen_runner(workers, ray, cpus_per_run, gpus_per_run)
+        runner = chosen_runner(workers, ray, cpus_per_run, gpus_per_run, device)
         numbers = parse_numbers(",".join(seeds), "seeds") if seeds else None
         names = words(mechanism) or None
         texts = [*(settings or ()), *as_settings(metric, class_weights)]

@@ -11,7 +11,9 @@ import typer
 from dynagat.benchmarks import BENCHMARKS, find
 from dynagat.cli.console import explain_errors, note
 from dynagat.cli.records import DEFAULT_STORE, StoreFile
+from dynagat.cli.workers import Device
 from dynagat.experiment import Store
+from dynagat.placement import find_device
 
 if TYPE_CHECKING:
     from dynagat.report.subjects import Subject
@@ -42,6 +44,7 @@ def inspect(
     page: Annotated[Path, typer.Option("--out", help="The page.")] = Path("inspect.html"),
     nodes: Annotated[int, typer.Option(help="How many nodes the page shows.")] = 2000,
     store: StoreFile = DEFAULT_STORE,
+    device: Device = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the numbers as JSON.")] = False,
 ) -> None:
     """How attentive is a model? Prints a table, writes a page.
@@ -52,6 +55,7 @@ def inspect(
     from dynagat.report.microscope import write_microscope
 
     with explain_errors():
+        place = find_device(device or "cpu")
         if data is not None and not subjects.is_checkpoint(subject):
             raise ValueError(f"--data is for a checkpoint, but {subject} is none")
         if checkpoint is not None and not subject.endswith(".py"):
@@ -78,6 +82,7 @@ def inspect(
             chosen = _run_of(subject, store, mechanism, heads, seed, settings or [])
         for sentence in chosen.notes:
             note(sentence)
+        chosen = chosen if device is None else chosen.on(place)
         analysis = chosen.analyse()
         print(json.dumps(analysis.to_dict()) if as_json else analysis)
         path = write_microscope(

@@ -6,13 +6,16 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+import torch
 import typer
 
 from dynagat.benchmarks import BENCHMARKS, find
 from dynagat.cli.console import explain_errors, note
 from dynagat.cli.graphs import Molecules
 from dynagat.cli.records import DEFAULT_STORE, StoreFile
+from dynagat.cli.workers import Device
 from dynagat.experiment import Store
+from dynagat.placement import find_device
 
 if TYPE_CHECKING:
     from dynagat.comparison import Predictions
@@ -50,6 +53,7 @@ def predict(
         str | None, typer.Option(help="Id of a node: its most probable new links.")
     ] = None,
     top: Annotated[int, typer.Option(help="How many to suggest.")] = 10,
+    device: Device = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print scores of links as JSON.")] = False,
 ) -> None:
     """Apply a trained model to tables, a graph or molecules, or score links.
@@ -57,6 +61,7 @@ def predict(
     Tables must have the columns that the model was trained on. New nodes and edges are fine.
     """
     with explain_errors():
+        place = find_device(device or "cpu")
         if (model is None) == (run is None):
             raise ValueError("predict takes --model, or --run and --store")
         others = {"graph": graph, "edges": edges, "nodes": nodes}
@@ -64,15 +69,15 @@ def predict(
         if links is not None or suggest is not None:
             given = others | columns | {"graphs": graphs, "smiles": smiles, "run": run}
             _check_no(given, "--links and --suggest take --model")
-            _score_links(model, links, suggest, top, out_file, as_json)
+            _score_links(model, links, suggest, top, out_file, as_json, place)
             return
         if out_file is None:
             raise ValueError("--out is missing: the file of the predictions, .parquet or .csv")
         if model is None:
             _check_no(others | columns, "--run takes --graphs and --smiles")
-            predictions = _of_run(str(run), store, graphs, smiles)
+            predictions = _of_run(str(run), store, graphs, smiles, place)
         else:
-            predictions = _of_model(model, others, columns, graphs, smiles)
+            predictions = _of_model(model, others, columns, graphs, smiles, place)
         path = predictions.save(out_file)
     note(f"{len(predictions):,} predictions: {path}")
 
@@ -84,12 +89,13 @@ def _score_links(
     top: int,
     out_file: Path | None,
     as_json: bool,
+    device: torch.device,
 ) -> None:
     from dynagat.comparison import LinkModel, load_model
 
     if folder is None or (links is None) == (node is None):
         raise ValueError("predict takes --model and either --links or --suggest")
-    model = load_model(folder)
+    model = load_model(folder).to(device)
     if not isinstance(model, LinkModel):
         raise ValueError(f"{folder} does not predict links: compare with --task link")
     scores = model.suggest(node, top=top) if links is None else model.score(links)
@@ -111,11 +117,12 @@ def _of_model(
     columns: dict[str, str | None],
     graphs: Path | None,
     smiles: str | None,
+    device: torch.device,
 ) -> Predictions:
     from dynagat.comparison import LinkModel, MoleculeModel, load_model
     from dynagat.data.catalog import load
 
-    model = load_model(folder)
+    model = load_model(folder).to(device)
     if isinstance(model, LinkModel):
         raise ValueError(f"{folder} predicts links and takes --links or --suggest")
     if isinstance(model, MoleculeModel):
@@ -126,14 +133,17 @@ def _of_model(
     return model.predict(None if name is None else load(name), **others, **columns)
 
 
-def _of_run(key: str, path: Path, graphs: Path | None, smiles: str | None) -> Predictions:
+def _of_run(
+    key: str, path: Path, graphs: Path | None, smiles: str | None, device: torch.device
+) -> Predictions:
     from dynagat.comparison.runs import predict_molecules
     from dynagat.report.subjects import find_run, weights_of
 
     with Store(path, must_exist=True) as store:
         record = find_run(store, key, BENCHMARKS, others="")
         weights = weights_of(record, store)
-    return predict_molecules(record, weights, find(record.benchmark), _molecules(graphs, smiles))
+    molecules = _molecules(graphs, smiles)
+    return predict_molecules(record, weights, find(record.benchmark), molecules, device)
 
 
 def _molecules(graphs: Path | None, smiles: str | None) -> GraphData:

@@ -13,7 +13,14 @@ import typer
 
 from dynagat.benchmarks import find
 from dynagat.cli.console import explain_errors, note, words
-from dynagat.cli.workers import CpusPerRun, GpusPerRun, RayAddress, Workers, chosen_runner
+from dynagat.cli.workers import (
+    CpusPerRun,
+    Device,
+    GpusPerRun,
+    RayAddress,
+    Workers,
+    chosen_runner,
+)
 from dynagat.experiment import Request, Runner
 from dynagat.experiment import tune as run_trials
 from dynagat.experiment.record import plain
@@ -53,6 +60,7 @@ def tune(
     ray: RayAddress = None,
     cpus_per_run: CpusPerRun = None,
     gpus_per_run: GpusPerRun = None,
+    device: Device = None,
     storage: Annotated[Path, typer.Option(help="The SQLite file of trials.")] = Path("tune.sqlite"),
     settings: Annotated[
         list[str] | None, typer.Option("--set", help="FIELD=VALUE, for every trial.")
@@ -71,7 +79,7 @@ def tune(
 ) -> None:
     """Choose settings for each mechanism on validation data. The same command resumes."""
     with explain_errors():
-        runner = chosen_runner(workers, ray, cpus_per_run, gpus_per_run)
+        runner = chosen_runner(workers, ray, cpus_per_run, gpus_per_run, device)
         chosen = find(benchmark)
         numbers = parse_numbers(seeds or ("0" if smoke else "0-1"), "seeds")
         fresh = parse_numbers(fresh_seeds or ("1000" if smoke else FRESH_SEEDS), "fresh seeds")

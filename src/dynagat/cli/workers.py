@@ -1,4 +1,4 @@
-"""The options that say where runs are made: --workers, or --ray with the resources of a run."""
+"""The options that say where runs are made: --device; --workers, or --ray and what a run takes."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from typing import Annotated
 import typer
 
 from dynagat.experiment import Cluster, Runner
+from dynagat.experiment.runner import runner_of
+from dynagat.placement import find_device
 
 Workers = Annotated[int, typer.Option(help="Number of processes, which share the cores.")]
 RayAddress = Annotated[
@@ -19,17 +21,31 @@ CpusPerRun = Annotated[int | None, typer.Option(help="With --ray: for each run; 
 GpusPerRun = Annotated[
     float | None, typer.Option(help="With --ray: for each run, such as 0.5; default: 0.")
 ]
+Device = Annotated[
+    str | None,
+    typer.Option(
+        metavar="auto|cpu|cuda[:N]|..",
+        help="Where networks compute; auto: a GPU if torch finds one. Default: cpu, or auto with "
+        "--gpus-per-run.",
+    ),
+]
 
 
 def chosen_runner(
-    workers: int, ray: str | None, cpus: int | None, gpus: float | None
-) -> int | Runner:
+    workers: int,
+    ray: str | None,
+    cpus: int | None,
+    gpus: float | None,
+    device: str | None = None,
+) -> Runner:
     """Where to make the runs; a ValueError if the options contradict each other."""
     if ray is None:
+        find_device(device or "cpu")
         for name, value in (("cpus", cpus), ("gpus", gpus)):
             if value is not None:
                 raise ValueError(f"--{name}-per-run is for --ray, which is missing")
-        return workers
+        return runner_of(workers, device or "cpu")
     if workers != 1:
         raise ValueError(f"--workers is for this machine, not for --ray, but is {workers}")
-    return Cluster(ray, 1 if cpus is None else cpus, 0.0 if gpus is None else gpus)
+    device = device or ("auto" if gpus else "cpu")
+    return Cluster(ray, 1 if cpus is None else cpus, 0.0 if gpus is None else gpus, device)

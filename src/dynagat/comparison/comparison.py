@@ -28,8 +28,10 @@ from dynagat.comparison.results import (
 from dynagat.data.store import GraphData
 from dynagat.experiment import Job, Record, Runner, Store, run_lacking
 from dynagat.experiment.record import plain
+from dynagat.experiment.runner import runner_of
 from dynagat.experiment.store import StoreError
 from dynagat.metrics import Metric
+from dynagat.placement import find_device
 from dynagat.prediction.links import LinkPrediction
 
 Run = Callable[[list[Job], Store, int | Runner], None]  # runs the jobs that the store lacks
@@ -96,6 +98,7 @@ def compare(
     metric: str | None = None,
     class_weights: str | None = None,
     workers: int | Runner = 1,
+    device: str = "cpu",
     folder: Path | str | None = None,
     run: Run | None = None,
     tell: Callable[[str], None] = lambda _: None,
@@ -114,12 +117,15 @@ def compare(
             precision for links.
         class_weights: "balanced" weighs the loss so that every class counts alike.
         workers: number of processes, or where to train instead, such as a `Cluster`.
+        device: that networks are trained on, such as "cuda" or "auto", a GPU if there is one; for a
+            number of workers.
         folder: where the graph, the records and the best model are saved; runs that it has are not
             repeated, and runs on another graph or with other settings are an error. Default:
             nowhere.
         run: how to run the jobs that a store lacks; default: without showing progress.
         tell: called with each sentence about the chosen settings before the runs start.
     """
+    find_device(device)
     with ExitStack() as cleanup:
         at = folder or cleanup.enter_context(tempfile.TemporaryDirectory(prefix="dynagat-"))
         stored = data if data.folder else store_graph(
@@ -132,7 +138,7 @@ def compare(
         jobs, prediction = plan.jobs(), plan.prediction()
         with Store(Path(at, RECORDS)) as store:
             check_same(store, plan)
-            (run or _run_silently)(jobs, store, workers)
+            (run or _run_silently)(jobs, store, runner_of(workers, device))
             records = [store.get(job.key) for job in jobs]
             finished = [each for each in records if each is not None]
             results = results_of(finished, prediction.metric, plan.subject)

@@ -109,7 +109,7 @@ class LinkModel(Model):
     @cached_property
     def _vectors(self) -> Tensor:
         """[N, dim]: what the readout takes."""
-        problem, network = _problem(vars(self)), cast(Any, self.network)
+        problem, network = _problem(vars(self)).to(self.device), cast(Any, self.network)
         network.eval()
         with torch.no_grad():
             return network.encode(problem.x, problem.graph)
@@ -162,8 +162,9 @@ class LinkModel(Model):
     def _scores(self, pairs: np.ndarray) -> np.ndarray:
         if not len(pairs):
             return np.empty(0)
-        out = score_pairs(self.network, self._vectors, tensor(pairs).long())
-        return torch.sigmoid(out.double()).numpy()
+        vectors = self._vectors.to(self.device)
+        out = score_pairs(self.network, vectors, tensor(pairs).long().to(self.device))
+        return torch.sigmoid(out.cpu().double()).numpy()
 
     def _scored(self, pairs: np.ndarray) -> LinkScores:
         return self._result(pairs, self._scores(pairs))

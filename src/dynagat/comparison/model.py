@@ -7,15 +7,18 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
+import torch
 from torch import nn
 
 from dynagat.data import arrays as folders
 from dynagat.data.store import GraphData
 from dynagat.experiment.record import plain
+from dynagat.placement import device_of
 from dynagat.prediction.prediction import MicroscopeInput
 
+M = TypeVar("M", bound="Model")
 KIND = "model"
 FILE_NAMES = {"target_mean": "centre", "target_std": "spread"}  # in the folder's JSON
 
@@ -32,6 +35,15 @@ class Model(ABC):
     target_mean: float = 0.0  # of regression targets
     target_std: float = 1.0
     result: Mapping[str, float | None] | None = None  # its metrics in training
+
+    def to(self: M, device: torch.device | str) -> M:
+        """The same model, whose network computes on a device from now on; moved in place."""
+        self.network.to(device)
+        return self
+
+    @property
+    def device(self) -> torch.device:
+        return device_of(self.network)
 
     @abstractmethod
     def predict(self, data: Any, /) -> Any:
@@ -60,7 +72,7 @@ class Model(ABC):
         simple = [name for name in names if name not in odd]
         with folders.write_folder(folder, KIND, replace=replace) as writer:
             for name, value in self.network.state_dict().items():
-                writer.add(f"weights/{name}", value.numpy())
+                writer.add(f"weights/{name}", value.cpu().numpy())
             for name, value in arrays.items():
                 writer.add(f"graph/{name}", value)
             writer.about = {FILE_NAMES.get(name, name): plain(getattr(self, name))

@@ -54,8 +54,8 @@ class MoleculeModel(Model):
             atom_inputs(tensor(np.asarray(data.nodes[NODE].arrays["x"]))),
         )
         problem = GraphProblem(graphs, x, torch.empty(0), {}, self.task["kind"], 0)
-        prediction = GraphPrediction(problem, GraphTask())
-        return prediction.outputs(self.network, torch.arange(len(graphs)))
+        prediction = GraphPrediction(problem.to(self.device), GraphTask())
+        return prediction.outputs(self.network, torch.arange(len(graphs))).cpu()
 
     def microscope_input(self, data: GraphData) -> MicroscopeInput:
         """Some test molecules."""

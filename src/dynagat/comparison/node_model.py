@@ -83,7 +83,7 @@ class NodeModel(Model):
             raise ValueError(
                 f"the model reads {self.in_dim} features, but {data.name} has {x.shape[1]}"
             )
-        return infer_nodes(cast(Network, self.network), x, edges, self_loops=loops)
+        return infer_nodes(cast(Network, self.network), x, edges, self_loops=loops).cpu()
 
     def microscope_input(self, data: GraphData) -> MicroscopeInput:
         """The whole graph."""

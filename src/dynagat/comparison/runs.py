@@ -13,6 +13,7 @@ from dynagat.comparison.predictions import Predictions
 from dynagat.data.molecules import GRAPH
 from dynagat.data.store import GraphData
 from dynagat.experiment import Benchmark, Record
+from dynagat.placement import CPU
 from dynagat.prediction.graphs import GraphProblem, GraphTask
 
 
@@ -30,7 +31,11 @@ class KnowsMolecules(Protocol):
 
 
 def predict_molecules(
-    record: Record, weights: bytes, benchmark: Benchmark, data: GraphData
+    record: Record,
+    weights: bytes,
+    benchmark: Benchmark,
+    data: GraphData,
+    device: torch.device = CPU,
 ) -> Predictions:
     """Predictions of a finished run for molecules as `read_molecules` returns them."""
     recorded = benchmark.as_recorded(record)
@@ -40,8 +45,8 @@ def predict_molecules(
     problem = source.of_molecules(data)
     network = recorded.network.build(problem, record.mechanism)
     network.load_state_dict(torch.load(io.BytesIO(weights), weights_only=True))
-    prediction = cast(GraphTask, task).prepare(problem, recorded.schedule)
-    out = prediction.outputs(network, torch.arange(len(problem.collection)))
+    prediction = cast(GraphTask, task).prepare(problem.to(device), recorded.schedule)
+    out = prediction.outputs(network.to(device), torch.arange(len(problem.collection))).cpu()
     columns = source.in_units(out, problem)
     values, names = np.stack(list(columns.values()), axis=1), tuple(columns)
     name, ids = data.about["molecules"]["smiles"], data.nodes[GRAPH].arrays["id"]

@@ -22,6 +22,7 @@ from dynagat.experiment.checkpoint import Checkpoint
 from dynagat.experiment.record import Record, key_of
 from dynagat.experiment.released import Released
 from dynagat.metrics import Metric
+from dynagat.placement import CPU, find_device, forked_random_state
 from dynagat.prediction.prediction import MicroscopeInput, Prediction
 from dynagat.training import Outcome, Round, Schedule, fit
 
@@ -200,18 +201,23 @@ def run(
     seed: int,
     watch: Watch = lambda _: None,
     checkpoint: Checkpoint | None = None,
+    device: str = "cpu",
 ) -> Record:
     """Load the data, build and train the network, measure it, and put it under the microscope.
 
     Uses random generators of its own, so a run does not depend on what ran before. With a
-    checkpoint, a run that was interrupted continues to the same result.
+    checkpoint, a run that was interrupted continues to the same result. Networks are initialised on
+    the CPU, with the same numbers for every device, but dropout is drawn on the device.
     """
+    place = find_device(device)
     torch.optim.Adam([torch.zeros(1)])  # the first one of a process imports modules for seconds
     started = time.perf_counter()
     created = datetime.now(timezone.utc).isoformat(timespec="seconds")
-    with torch.random.fork_rng(devices=[]), checkpoint or nullcontext():
-        with environment.peak_memory() as peak:
-            network, prediction, outcome = _train(benchmark, mechanism, seed, watch, checkpoint)
+    with forked_random_state(place), checkpoint or nullcontext():
+        with environment.peak_memory(place) as peak:
+            network, prediction, outcome = _train(
+                benchmark, mechanism, seed, watch, checkpoint, place
+            )
             network.load_state_dict(outcome.best_state)
             metrics = prediction.metrics(network, outcome)
             exhibits = prediction.exhibits(network)
@@ -235,7 +241,7 @@ def run(
         converged=outcome.ended in ("perfect", "patience") and _are_finite(metrics),
         seconds=seconds,
         peak_memory_bytes=peak.bytes,
-        versions=environment.versions(),
+        versions=environment.versions(place),
         commit=environment.commit(),
         created=created,
         exhibits=exhibits,
@@ -250,16 +256,23 @@ def validate(
     seed: int,
     watch: Watch = lambda _: None,
     checkpoint: Checkpoint | None = None,
+    device: str = "cpu",
 ) -> Outcome:
     """Train as `run` does, but never touch the test data."""
-    with torch.random.fork_rng(devices=[]), checkpoint or nullcontext():
-        return _train(benchmark, mechanism, seed, watch, checkpoint)[2]
+    place = find_device(device)
+    with forked_random_state(place), checkpoint or nullcontext():
+        return _train(benchmark, mechanism, seed, watch, checkpoint, place)[2]
 
 
 def _train(
-    benchmark: Benchmark, mechanism: str, seed: int, watch: Watch, checkpoint: Checkpoint | None
+    benchmark: Benchmark,
+    mechanism: str,
+    seed: int,
+    watch: Watch,
+    checkpoint: Checkpoint | None,
+    device: torch.device,
 ) -> tuple[nn.Module, Prediction, Outcome]:
-    network, prediction = _build(benchmark, mechanism, seed)
+    network, prediction = _build(benchmark, mechanism, seed, device)
     generator = torch.Generator().manual_seed(seed)
     schedule = benchmark.schedule.for_mechanism(mechanism)
     if not prediction.metric.higher_is_better and schedule.stop_at == Schedule.stop_at:
@@ -270,13 +283,18 @@ def _train(
     return network, prediction, fit(network, prediction, schedule, generator, watch, checkpoint)
 
 
-def _build(benchmark: Benchmark, mechanism: str, seed: int) -> tuple[nn.Module, Prediction]:
-    """Seeds torch's global generator, which draws the initial weights and dropout."""
+def _build(
+    benchmark: Benchmark, mechanism: str, seed: int, device: torch.device = CPU
+) -> tuple[nn.Module, Prediction]:
+    """Seeds torch's global generators, which draw the initial weights and dropout."""
     benchmark.check_mechanism(mechanism)
     torch.manual_seed(seed)
     problem = benchmark.data.load(seed)
     network = benchmark.network.build(problem, mechanism)
-    return network, benchmark.task.prepare(problem, benchmark.schedule)
+    prediction = benchmark.task.prepare(problem, benchmark.schedule)
+    if device.type == "cpu":
+        return network, prediction
+    return network.to(device), prediction.to(device)
 
 
 def revive(
@@ -290,8 +308,11 @@ def revive(
 
 
 def _saved(network: nn.Module) -> bytes:
-    file = io.BytesIO()
-    torch.save(network.state_dict(), file)
+    """The weights, which can be loaded where the device is missing."""
+    file, state = io.BytesIO(), network.state_dict()
+    for name in state:
+        state[name] = state[name].cpu()
+    torch.save(state, file)
     return file.getvalue()
 
 

@@ -24,6 +24,7 @@ import torch
 
 from dynagat.experiment import environment
 from dynagat.files import claimed, write_through
+from dynagat.placement import CPU
 
 SECONDS = 10.0  # between the checkpoints of a run
 VARIABLE = "DYNAGAT_CHECKPOINT_SECONDS"  # sets another number
@@ -31,7 +32,8 @@ MAX_SHARE = 0.05  # of the time of a run that its checkpoints may take
 FORMAT = 1
 DIGEST = hashlib.sha256().digest_size
 WAIT_SECONDS = 1.0  # for a lock: workers of a killed process end within a second
-VERSIONS = ("dynagat", "torch", "numpy", "kernels")  # others may differ without changing a result
+# Others may differ without changing a result. Without a device, it is the CPU.
+VERSIONS = ("dynagat", "torch", "numpy", "kernels", "device", "backend")
 
 Tell = Callable[[str, float], None]  # a sentence, and how many seconds the run took before
 
@@ -53,8 +55,11 @@ class Checkpoints:
         """The folder for a file of finished runs; DYNAGAT_CHECKPOINT_SECONDS sets the time."""
         return cls(store.with_name(f"{store.name}.checkpoints"), _seconds())
 
-    def of(self, key: str, tell: Tell = lambda text, seconds: None) -> Checkpoint:
-        return Checkpoint(self.folder / f"{key}.pt", self.seconds, tell)
+    def of(
+        self, key: str, tell: Tell = lambda text, seconds: None, device: torch.device = CPU
+    ) -> Checkpoint:
+        """The checkpoint of a run on a device."""
+        return Checkpoint(self.folder / f"{key}.pt", self.seconds, tell, device)
 
     def remove(self, keys: Iterable[str]) -> None:
         """Remove checkpoints of finished runs, except those that another process is using."""
@@ -72,8 +77,8 @@ class Checkpoints:
 class Checkpoint:
     """The checkpoint of one run, as `training.fit` uses it; `run` opens and closes it."""
 
-    def __init__(self, path: Path, seconds: float, tell: Tell) -> None:
-        self.path, self.seconds, self.tell = path, seconds, tell
+    def __init__(self, path: Path, seconds: float, tell: Tell, device: torch.device = CPU) -> None:
+        self.path, self.seconds, self.tell, self.device = path, seconds, tell, device
         self.seconds_before = 0.0  # that the run took until its last checkpoint
 
     def __enter__(self) -> Checkpoint:
@@ -93,7 +98,7 @@ class Checkpoint:
             return None
         try:
             self._hold(WAIT_SECONDS)
-            header, state = read(self.path)
+            header, state = read(self.path, self.device)
         except BlockingIOError:
             return self._give_up("another process continues this run")
         except FileNotFoundError:  # the other process has finished the run meanwhile
@@ -113,7 +118,7 @@ class Checkpoint:
         seconds = self.seconds_before + now - self._started
         try:
             self._hold()
-            write(self.path, state(), seconds)
+            write(self.path, state(), seconds, self.device)
         except BlockingIOError:
             self._give_up("another process makes the same run")
         except OSError as error:
@@ -139,9 +144,10 @@ class Checkpoint:
         self.tell(f"runs without a checkpoint: {why}", 0.0)
 
 
-def write(path: Path, state: dict[str, Any], seconds: float) -> None:
+def write(path: Path, state: dict[str, Any], seconds: float, device: torch.device = CPU) -> None:
     """Write a checkpoint, whole or not at all."""
-    header = {"format": FORMAT, "key": path.stem, "seconds": seconds, "versions": _versions()}
+    known = _versions(device)
+    header = {"format": FORMAT, "key": path.stem, "seconds": seconds, "versions": known}
     buffer = io.BytesIO()  # not straight to the file: torch hides that a disk is full
     buffer.write(json.dumps(header).encode() + b"\n")
     torch.save(state, buffer)
@@ -149,7 +155,7 @@ def write(path: Path, state: dict[str, Any], seconds: float) -> None:
     write_through(path, lambda temporary: temporary.write_bytes(content + _digest(content)))
 
 
-def read(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
+def read(path: Path, device: torch.device = CPU) -> tuple[dict[str, Any], dict[str, Any]]:
     """What is known about a run, and its state; a ValueError says why a file is not used."""
     content = path.read_bytes()
     content, digest = content[:-DIGEST], content[-DIGEST:]
@@ -159,8 +165,9 @@ def read(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
     header = json.loads(first)
     if header["format"] != FORMAT or header["key"] != path.stem:
         raise ValueError(f"checkpoint {path} is of another run")
-    for name, here in _versions().items():
-        there = header["versions"].get(name)
+    known = _versions(device)
+    for name in (*known, *header["versions"]):
+        here, there = (each.get(name) for each in (known, header["versions"]))
         if there != here:
             raise ValueError(f"checkpoint {path} was written by {name} {there}, but this is {here}")
     try:
@@ -173,9 +180,9 @@ def _digest(content: bytes) -> bytes:
     return hashlib.sha256(content).digest()
 
 
-def _versions() -> dict[str, str]:
-    known = environment.versions()
-    return {name: known[name] for name in VERSIONS} | {"commit": environment.commit()}
+def _versions(device: torch.device) -> dict[str, str]:
+    known = environment.versions(device) | {"commit": environment.commit()}
+    return {name: known[name] for name in (*VERSIONS, "commit") if name in known}
 
 
 def _seconds() -> float:

@@ -48,11 +48,13 @@ class Cluster(Runner):
         address: HOST:PORT of its head, or "auto" for the cluster that runs on this machine.
         cpus: reserved for each run, which uses as many threads.
         gpus: reserved for each run; may be a fraction.
+        device: that runs compute on, found where they run: "auto" is a GPU where one is reserved.
     """
 
     address: str = "auto"
     cpus: int = 1
     gpus: float = 0.0
+    device: str = "cpu"
 
     def __post_init__(self) -> None:
         check_address(self.address)
@@ -60,6 +62,8 @@ class Cluster(Runner):
             raise ValueError(f"cpus-per-run must be at least 1, but is {self.cpus}")
         if self.gpus < 0:
             raise ValueError(f"gpus-per-run must not be negative, but is {self.gpus}")
+        if self.gpus == 0 and self.device not in ("cpu", "auto"):
+            raise ValueError(f"--device {self.device} with --ray needs --gpus-per-run, such as 1")
 
     def run(self, work: Iterator[Work], receive: Receive, say: Say, beside: Path | None) -> Results:
         with connected(self.address) as ray, _Session(self, ray, receive, say, beside) as session:
@@ -151,7 +155,7 @@ class _Session(ExitStack):
 
     def _start(self, work: Work, attempts: int) -> None:
         number = next(self._numbers)
-        settings = _versions(), self.cluster.cpus, _identity(self.beside)
+        settings = (_versions(), self.cluster.cpus, _identity(self.beside), self.cluster.device)
         reference = self._task.remote(self._mailbox, number, work, *settings)
         self.running[reference] = _Attempt(work, number, attempts)
 
@@ -299,6 +303,7 @@ def _work_on_cluster(
     expected: dict[str, str],
     threads: int,
     beside: tuple[str, int] | None,
+    device: str,
 ) -> tuple[Any, int]:
     """In a worker: the result of work, and the number of messages."""
     import ray
@@ -311,7 +316,7 @@ def _work_on_cluster(
         return ray.get(mailbox.ask.remote(number, question))
 
     send = partial(mailbox.put.remote, number)
-    return counted(work, Contact(send, ask, host.sees_file))
+    return counted(work, Contact(send, ask, host.sees_file, device))
 
 
 class _Mailbox:

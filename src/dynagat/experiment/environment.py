@@ -18,11 +18,14 @@ import numpy as np
 import torch
 
 from dynagat.native import kernels
+from dynagat.ops.devices import choose
+from dynagat.placement import CPU, describe, module_of
 
 STATUS, RESET = Path("/proc/self/status"), Path("/proc/self/clear_refs")
 
 
-def versions() -> dict[str, str]:
+def versions(device: torch.device = CPU) -> dict[str, str]:
+    """Of the packages, the machine, and the device if it is not the CPU."""
     known = {
         "dynagat": _version("dynagat") or "0+unknown",
         "python": platform.python_version(),
@@ -32,6 +35,8 @@ def versions() -> dict[str, str]:
         "threads": str(torch.get_num_threads()),
         "system": f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores",
     }
+    if device.type != "cpu":
+        known |= {"device": describe(device), "backend": choose(device)}
     pyg = _version("torch_geometric")
     return known | ({"torch_geometric": pyg} if pyg else {})
 
@@ -65,22 +70,27 @@ def _git(root: Path, *words: str) -> str | None:
 
 @dataclass
 class Peak:
-    """Peak resident memory in bytes, set when the block ends."""
+    """Peak memory in bytes, set when the block ends."""
 
     bytes: int = 0
 
 
 @contextmanager
-def peak_memory() -> Iterator[Peak]:
-    """Peak memory of the process within the block; since its start where it can't be reset."""
-    peak = Peak()
-    if RESET.exists():
+def peak_memory(device: torch.device = CPU) -> Iterator[Peak]:
+    """Peak memory of the process within the block; since its start where it can't be reset.
+
+    On CUDA, ROCm and XPU devices, the peak of what torch allocates there.
+    """
+    peak, there = Peak(), module_of(device.type) if device.type in ("cuda", "xpu") else None
+    if there is not None:
+        there.reset_peak_memory_stats(device)
+    elif RESET.exists():
         with suppress(OSError):
             RESET.write_text("5")  # Linux: reset the peak
     try:
         yield peak
     finally:
-        peak.bytes = _peak_so_far()
+        peak.bytes = _peak_so_far() if there is None else there.max_memory_allocated(device)
 
 
 def _peak_so_far() -> int:

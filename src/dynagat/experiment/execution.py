@@ -12,6 +12,7 @@ from dynagat.experiment.benchmark import Benchmark, run
 from dynagat.experiment.checkpoint import Checkpoint, Checkpoints
 from dynagat.experiment.record import Record
 from dynagat.experiment.runner import Contact, Runner, Say, Work, runner_of
+from dynagat.placement import find_device
 from dynagat.training import Round
 
 
@@ -27,8 +28,13 @@ class Job:
     def key(self) -> str:
         return self.benchmark.key(self.mechanism, self.seed)
 
-    def run(self, watch: Callable[[Round], None], checkpoint: Checkpoint | None = None) -> Record:
-        return run(self.benchmark, self.mechanism, self.seed, watch, checkpoint)
+    def run(
+        self,
+        watch: Callable[[Round], None],
+        checkpoint: Checkpoint | None = None,
+        device: str = "cpu",
+    ) -> Record:
+        return run(self.benchmark, self.mechanism, self.seed, watch, checkpoint, device)
 
 
 Watch = Callable[[Job, Round], None]
@@ -86,5 +92,7 @@ def _run(contact: Contact, job: Job, checkpoints: Checkpoints | None) -> Record:
     def tell(*content: Any) -> None:
         contact.send(content)
 
-    kept = checkpoints.of(job.key, tell) if checkpoints and contact.shares_files else None
-    return job.run(contact.send, kept)
+    device, kept = contact.device, None
+    if checkpoints and contact.shares_files:
+        kept = checkpoints.of(job.key, tell, find_device(device))
+    return job.run(contact.send, kept, device)

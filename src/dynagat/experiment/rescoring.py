@@ -20,6 +20,7 @@ from dynagat.experiment.runner import Contact, Runner, Say, Work, runner_of
 from dynagat.experiment.study import Final, Study, Trial
 from dynagat.experiment.trials import Tell, Tuned, Watch, value_of
 from dynagat.experiment.tuning import Point, Tuning
+from dynagat.placement import find_device
 from dynagat.training import Round
 
 
@@ -102,5 +103,8 @@ def _score(
         contact.send((mechanism, number, seed, content))
 
     key = benchmark.key(mechanism, seed)
-    kept = checkpoints.of(key, report) if contact.shares_files else None
-    return value_of(validate(benchmark, mechanism, seed, report, kept), tuning.metric)
+    device, kept = contact.device, None
+    if contact.shares_files:
+        kept = checkpoints.of(key, report, find_device(device))
+    outcome = validate(benchmark, mechanism, seed, report, kept, device)
+    return value_of(outcome, tuning.metric)

@@ -16,7 +16,7 @@ from collections import Counter
 from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from types import TracebackType
@@ -48,11 +48,13 @@ class Contact:
         send: passes a message to the process that receives the results.
         ask: passes a question and returns the answer; None in worker processes, which have none.
         shares_files: whether the worker sees the files of that process.
+        device: that networks compute on, as `placement.find_device` takes it.
     """
 
     send: Callable[[Any], None]
     ask: Callable[[Any], Any] | None = None
     shares_files: bool = True
+    device: str = "cpu"
 
 
 @dataclass(frozen=True)
@@ -89,10 +91,13 @@ class Runner(ABC):
 class ThisProcess(Runner):
     """One piece of work after the other, in this process."""
 
+    device: str = "cpu"
+
     def run(self, work: Iterator[Work], receive: Receive, say: Say, beside: Path | None) -> Results:
         for each in work:
             answer = partial(receive, each)
-            yield Done(each, each.function(Contact(answer, answer), *each.arguments))
+            contact = Contact(answer, answer, device=self.device)
+            yield Done(each, each.function(contact, *each.arguments))
 
 
 @final
@@ -101,6 +106,7 @@ class Processes(Runner):
     """Worker processes on this machine, which share its cores."""
 
     workers: int
+    device: str = "cpu"  # which the workers share
 
     def run(self, work: Iterator[Work], receive: Receive, say: Say, beside: Path | None) -> Results:
         running: dict[Future[Any], tuple[int, Work]] = {}
@@ -123,7 +129,8 @@ class Processes(Runner):
                 while len(running) < self.workers and (each := next(work, None)) is not None:
                     number = len(by_number)
                     by_number[number] = each
-                    running[crew.submit(_work_in_process, number, each)] = number, each
+                    future = crew.submit(_work_in_process, number, each, self.device)
+                    running[future] = number, each
                 if not running:
                     return
                 finished = crew.finished(0.1)
@@ -136,18 +143,19 @@ class Processes(Runner):
                     yield Done(each, result)
 
 
-def runner_of(workers: int | Runner) -> Runner:
-    """The runner for a number of workers."""
+def runner_of(workers: int | Runner, device: str = "cpu") -> Runner:
+    """The runner for a number of workers, which compute on a device."""
     if isinstance(workers, Runner):
         return workers
     if workers < 1:
         raise ValueError(f"workers must be at least 1, but is {workers}")
-    return ThisProcess() if workers == 1 else Processes(workers)
+    return ThisProcess(device) if workers == 1 else Processes(workers, device)
 
 
-def _work_in_process(number: int, work: Work) -> tuple[Any, int]:
+def _work_in_process(number: int, work: Work, device: str) -> tuple[Any, int]:
     """The result, and the number of messages."""
-    return counted(work, Contact(lambda message: _messages.put((number, message))))
+    contact = Contact(lambda message: _messages.put((number, message)), device=device)
+    return counted(work, contact)
 
 
 def counted(work: Work, contact: Contact) -> tuple[Any, int]:
@@ -159,7 +167,7 @@ def counted(work: Work, contact: Contact) -> tuple[Any, int]:
         sent += 1
         contact.send(message)
 
-    result = work.function(Contact(send, contact.ask, contact.shares_files), *work.arguments)
+    result = work.function(replace(contact, send=send), *work.arguments)
     return result, sent
 
 

@@ -23,6 +23,7 @@ from dynagat.experiment.storage import connect
 from dynagat.experiment.study import MAX_REPORTS, Attempt, Final, Study, Trial
 from dynagat.experiment.tuning import Point, Tuning
 from dynagat.metrics import Metric
+from dynagat.placement import find_device
 from dynagat.training import Outcome, Round
 
 Watch = Callable[[str, int, int, Round], None]  # mechanism, trial, seed
@@ -177,7 +178,7 @@ def _attempt(
         contact.send(message)
 
     kept = checkpoints if contact.shares_files else None
-    return attempt(tuning, number, point, judge, report, kept, report)
+    return attempt(tuning, number, point, judge, report, kept, report, contact.device)
 
 
 def attempt(
@@ -188,6 +189,7 @@ def attempt(
     watch: Watch,
     checkpoints: Checkpoints | None,
     tell: Tell,
+    device: str = "cpu",
 ) -> Attempt:
     """Run the seeds of a trial, one after the other, until the pruner ends it."""
     benchmark = tuning.at(point)
@@ -211,10 +213,11 @@ def attempt(
             tell(tuning.mechanism, number, seed, text)
 
         key = benchmark.key(tuning.mechanism, seed)
-        kept += [checkpoints.of(key, on_checkpoint)] if checkpoints else []
+        place = find_device(device)
+        kept += [checkpoints.of(key, on_checkpoint, place)] if checkpoints else []
         try:
             checkpoint = kept[-1] if kept else None
-            outcome = validate(benchmark, tuning.mechanism, seed, on_round, checkpoint)
+            outcome = validate(benchmark, tuning.mechanism, seed, on_round, checkpoint, device)
         except _Pruned:
             return attempted(pruned=True)
         except ValueError as error:

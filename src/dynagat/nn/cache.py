@@ -118,9 +118,11 @@ def _is_cacheable(tensor: Tensor) -> bool:
 
 
 def _fingerprint(tensor: Tensor) -> Fingerprint:
-    # Writes through numpy or .data do not change the version, so the contents are hashed too.
-    layout = (tensor.data_ptr(), tensor.shape, tensor.stride(), tensor.dtype)
-    return (tensor._version, *layout, checksum(tensor))
+    # Writes through numpy or .data do not change the version, so the contents are hashed too; not
+    # on other devices, where numpy can't write and where to read a number is to wait for it.
+    contents = checksum(tensor) if tensor.device.type == "cpu" else 0
+    layout = (tensor.device, tensor.data_ptr(), tensor.shape, tensor.stride(), tensor.dtype)
+    return (tensor._version, *layout, contents)
 
 
 def checksum(tensor: Tensor) -> int:

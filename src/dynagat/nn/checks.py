@@ -148,8 +148,12 @@ def read_edge_features(
 
 
 def check_readers(readers: Sequence[Reader]) -> None:
-    """Each argument must have the width and dtype of the projection that reads it."""
+    """Each argument must have the device, width and dtype of the projection that reads it."""
     for name, linear, x in readers:
+        if x.device != linear.weight.device:
+            raise ValueError(
+                f"{name} must be on {linear.weight.device} like the layer, but is on {x.device}"
+            )
         # A lazy projection takes the width of its first input, also if it is shared.
         first = next(other for _, same, other in readers if same is linear)
         width = first.shape[-1] if linear.is_lazy else linear.in_channels

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, final
 
 import torch
@@ -12,6 +13,7 @@ from torch import Tensor, nn
 from dynagat.data.collection import GraphCollection, Pack
 from dynagat.graph import Graph
 from dynagat.metrics import ACCURACY, Metric
+from dynagat.placement import moved
 from dynagat.prediction.packed import PackedPrediction, PackedTask
 from dynagat.training import Schedule
 
@@ -27,6 +29,16 @@ class CandidateProblem:
     y: Tensor  # [G]: position of the right candidate
     split: Mapping[str, Tensor]  # numbers of graphs
     self_loops: bool = True
+
+    @property
+    def device(self) -> torch.device:
+        return self.y.device
+
+    def to(self, device: torch.device) -> CandidateProblem:
+        """The same problem for networks on a device; its graphs are packed on the CPU."""
+        names = ("x", "slot", "candidates", "y")
+        arrays = moved({name: getattr(self, name) for name in names}, device)
+        return replace(self, **arrays)
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,9 +91,13 @@ class CandidatePrediction(PackedPrediction):
     def run(self, network: nn.Module, pack: Pack) -> Tensor:
         return self._batch(pack).run(network)
 
+    @cached_property
+    def _first_node(self) -> Tensor:  # [G + 1]: of each graph
+        return self.problem.collection.node_offset.to(self.problem.device)
+
     def _batch(self, pack: Pack) -> CandidateBatch:
         problem, graphs = self.problem, pack.graphs
-        shift = pack.starts[:-1] - problem.collection.node_offset[graphs]
+        shift = pack.starts[:-1] - self._first_node[graphs]
         candidates = problem.candidates[graphs]
         here = torch.where(candidates < 0, candidates, candidates + shift[:, None])
         slot, y = problem.slot[graphs] + shift, problem.y[graphs]

@@ -17,6 +17,7 @@ from dynagat.data.molecules import Molecule, molecule_of
 from dynagat.data.store import NODE, SPLITS, GraphData, tensor
 from dynagat.metrics import ACCURACY, MEAN_ABSOLUTE_ERROR, METRICS, Metric, find_metric
 from dynagat.nn.network import Neighbourhood
+from dynagat.placement import moved
 from dynagat.prediction.packed import PackedPrediction, PackedTask
 from dynagat.prediction.prediction import balanced_weights, mean_and_std, split_of, variety
 from dynagat.training import ADDED_LATER, Outcome, Schedule
@@ -44,6 +45,15 @@ class GraphProblem:
     @property
     def metric(self) -> Metric:
         return self.own_metric or DEFAULTS[self.kind]
+
+    @property
+    def device(self) -> torch.device:
+        return self.x.device
+
+    def to(self, device: torch.device) -> GraphProblem:
+        """The same problem for networks on a device; its graphs are packed on the CPU."""
+        x, y, edge_attr = moved((self.x, self.y, self.edge_attr), device)
+        return replace(self, x=x, y=y, edge_attr=edge_attr)
 
     @property
     def totals(self) -> Tensor:
@@ -135,10 +145,11 @@ class GraphPrediction(PackedPrediction):
         kind = self.problem.kind
         others = {each.on("test").name: self.value(each, *outputs["test"])
                   for each in METRICS[kind]}  # fmt: skip
-        return values | others | variety(kind, outputs["test"][0])
+        return values | others | variety(kind, outputs["test"][0].cpu())
 
     def value(self, metric: Metric, out: Tensor, target: Tensor) -> float:
         """A metric of the network's output; errors are in the unit of the target."""
+        out, target = out.cpu(), target.cpu()
         if self.problem.kind != "regression" or self.problem.target_std == 1:
             return metric.function(out, target)
         scale = self.problem.target_std
@@ -168,4 +179,6 @@ class GraphPrediction(PackedPrediction):
     def _class_weights(self) -> Tensor | None:
         if self.settings.class_weights == "none":
             return None
-        return balanced_weights(self.problem.y[self.problem.split["train"]], self.problem.out_dim)
+        problem = self.problem
+        train = problem.split["train"].to(problem.device)
+        return balanced_weights(problem.y[train], problem.out_dim)

@@ -7,7 +7,7 @@ nodes. Evaluation is exact: it encodes all nodes once, then scores pairs in boun
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Literal
 
@@ -20,6 +20,7 @@ from dynagat.data.store import SPLITS, GraphData, tensor
 from dynagat.graph import Graph
 from dynagat.metrics import ROC_AUC, Metric
 from dynagat.nn.network import degrees
+from dynagat.placement import copied_ahead, moved
 from dynagat.prediction.nodes import encode_nodes, has_features, neighbourhoods, without_loops
 from dynagat.prediction.prediction import MicroscopeInput, Prediction
 from dynagat.sampling.batch import Batch
@@ -68,10 +69,18 @@ class LinkProblem:
     @cached_property
     def degree(self) -> Tensor:
         """[N]: degree of each node in `graph`."""
-        return degrees(self.edges) + int(self.self_loops)
+        return (degrees(self.edges) + int(self.self_loops)).to(self.device)
 
     def _looped(self, edges: Graph) -> Graph:
-        return edges.with_self_loops() if self.self_loops else edges
+        return moved(edges.with_self_loops() if self.self_loops else edges, self.device)
+
+    @property
+    def device(self) -> torch.device:
+        return self.x.device
+
+    def to(self, device: torch.device) -> LinkProblem:
+        """The same problem for networks on a device; links are drawn on the CPU."""
+        return replace(self, x=self.x.to(device))
 
 
 def link_problem(
@@ -196,6 +205,9 @@ class LinkPrediction(Prediction):
     settings: LinkTask = field(default_factory=LinkTask)
     batch_size: int = 1024  # links
 
+    def to(self, device: torch.device) -> LinkPrediction:
+        return replace(self, problem=self.problem.to(device))
+
     @property
     def metric(self) -> Metric:
         return self.problem.metric
@@ -208,7 +220,8 @@ class LinkPrediction(Prediction):
             order = torch.randperm(len(links), generator=generator)
         batches = (self._with_negatives(links[some], generator)
                    for some in order.split(self.batch_size))  # fmt: skip
-        return self._sampled(list(batches), generator) if task.neighbours else batches
+        sampled = self._sampled(list(batches), generator) if task.neighbours else batches
+        return copied_ahead(sampled, self.problem.device)
 
     def _with_negatives(self, links: Tensor, generator: torch.Generator) -> LinkBatch:
         return LinkBatch(torch.cat([links, self.negatives(links, generator)]), len(links))
@@ -260,7 +273,8 @@ class LinkPrediction(Prediction):
             seed=int(torch.randint(2**31, (), generator=generator)),
         )
         for batch, sample in zip(batches, loader, strict=True):
-            yield LinkBatch(sample.pairs, batch.num_links, sample)
+            looped = sample.with_self_loops() if self.problem.self_loops else sample
+            yield LinkBatch(looped.pairs, batch.num_links, looped)
 
     def loss(self, network: nn.Module, batch: LinkBatch) -> tuple[Tensor, float]:
         score = self._run(network, batch)
@@ -272,13 +286,13 @@ class LinkPrediction(Prediction):
         problem, sample = self.problem, batch.sample
         if sample is None:
             return network(problem.x, problem.graph, batch.pairs)
-        sample = sample.with_self_loops() if problem.self_loops else sample
         degree = problem.degree[sample.node_id]
         graphs = neighbourhoods(sample.graphs, degree)
         return network(problem.x[sample.node_id], graphs, batch.pairs)
 
     def _value(self, metric: Metric, links: Tensor, negatives: Tensor) -> float:
         """A metric of the scores of n links and of their negatives."""
+        links, negatives = links.cpu(), negatives.cpu()
         if self.problem.per_source:
             score = torch.cat([links[:, None], negatives.view(len(links), -1)], dim=1)
             target = (torch.arange(score.shape[1]) == 0).float().expand_as(score)
@@ -305,7 +319,7 @@ class LinkPrediction(Prediction):
     def scores(self, network: Any, part: str) -> tuple[Tensor, Tensor]:
         """[n] of a part's links, and [m] or [n, K] of its negative pairs."""
         x = self.encode(network, part)
-        links, negatives = self._pairs_of(part)
+        links, negatives = moved(self._pairs_of(part), self.problem.device)
         if not self.problem.per_source:
             return score_pairs(network, x, links), score_pairs(network, x, negatives)
         rows = max(1, SCORED_PAIRS // negatives.shape[1])
@@ -333,7 +347,7 @@ class LinkPrediction(Prediction):
         return network.encode(problem.x, problem.test_graph if part == "test" else problem.graph)
 
     def microscope_input(self) -> MicroscopeInput:
-        pairs = self.problem.links["test"][:MICROSCOPE_PAIRS]
+        pairs = self.problem.links["test"][:MICROSCOPE_PAIRS].to(self.problem.device)
         return MicroscopeInput((self.problem.x, self.problem.graph, pairs))
 
 

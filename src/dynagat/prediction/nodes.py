@@ -7,7 +7,7 @@ is only sampled from may be larger than memory: its rows and features are mapped
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Literal
@@ -22,6 +22,7 @@ from dynagat.data.store import SPLITS, GraphData, tensor
 from dynagat.graph import Graph
 from dynagat.metrics import MACRO_F1, METRICS, Metric, find_metric
 from dynagat.nn.network import Neighbourhood, Network, degrees
+from dynagat.placement import copied_ahead, device_of, moved
 from dynagat.prediction.prediction import (
     MicroscopeInput,
     Prediction,
@@ -71,7 +72,8 @@ class NodeProblem:
     @cached_property
     def graph(self) -> Graph:
         """What networks run on that are given the whole graph."""
-        return self.whole_edges.with_self_loops() if self.self_loops else self.whole_edges
+        graph = self.whole_edges.with_self_loops() if self.self_loops else self.whole_edges
+        return moved(graph, self.device)
 
     @cached_property
     def rows(self) -> Neighbours:
@@ -79,7 +81,34 @@ class NodeProblem:
 
     def degree_of(self, nodes: Tensor) -> Tensor:
         """Their degrees in `graph`."""
+        if self.device.type != "cpu":
+            return self._degree[nodes]
         return torch.from_numpy(self.rows.degrees(nodes.numpy())) + int(self.self_loops)
+
+    @cached_property
+    def _degree(self) -> Tensor:
+        return (all_degrees(self.edges) + int(self.self_loops)).to(self.device)
+
+    @cached_property
+    def target(self) -> Tensor:
+        """What networks are to give: y, but regression targets are standardised."""
+        if self.kind != "regression":
+            return self.y
+        y = (self.y.cpu().double() - self.target_mean) / self.target_std
+        return y.float().to(self.device)
+
+    @property
+    def device(self) -> torch.device:
+        return self.y.device
+
+    def to(self, device: torch.device) -> NodeProblem:
+        """The same problem for networks on a device; it is sampled from on the CPU.
+
+        Features that are too large to be copied stay there, too: batches take theirs along.
+        """
+        x = self.x if _is_large(self.x) else self.x.to(device)
+        y, split = moved((self.y, self.split), device)
+        return replace(self, x=x, y=y, split=split)
 
 
 def _rows(edges: Graph | Neighbours) -> Neighbours:
@@ -200,6 +229,9 @@ class NodePrediction(Prediction):
     batch_size: int = 1024
     _fields: dict[Any, Batch | None] = field(default_factory=dict, init=False)
 
+    def to(self, device: torch.device) -> NodePrediction:
+        return replace(self, problem=self.problem.to(device))
+
     @property
     def metric(self) -> Metric:
         return self.settings.metric_of(self.problem.kind)
@@ -208,20 +240,29 @@ class NodePrediction(Prediction):
         """One epoch; None stands for the whole graph."""
         task, seed = self.settings, int(torch.randint(2**31, (), generator=generator))
         if task.neighbours:
-            return iter(self.loader("train", task.neighbours, task.shuffle, self.batch_size, seed))
+            loader = self.loader("train", task.neighbours, task.shuffle, self.batch_size, seed)
+            return self._placed(loader)
         if not task.roots:
             return iter([None])
         walks = task.roots, task.walk_length, task.steps
-        return iter(GraphSAINTRandomWalkSampler(self.problem.rows, *walks, seed=seed))
+        return self._placed(GraphSAINTRandomWalkSampler(self.problem.rows, *walks, seed=seed))
+
+    def _placed(self, batches: Iterable[Batch]) -> Iterator[Batch]:
+        """The batches with their self-loops, on the device of the problem."""
+        if self.problem.self_loops:
+            batches = (batch.with_self_loops() for batch in batches)
+        return copied_ahead(batches, self.problem.device)
 
     def loader(
         self, part: str, neighbours: tuple[int, ...], shuffle: bool, batch_size: int, seed: int
     ) -> NeighborLoader:
+        x = self.problem.x
+        arrays = {"x": x} if x.device.type == "cpu" else {}  # else they are taken on the device
         return NeighborLoader(
-            Source(self.problem.rows, {"x": self.problem.x}),
+            Source(self.problem.rows, arrays),
             num_neighbors=neighbours[::-1],  # it counts layers from the seed nodes
             batch_size=batch_size,
-            input_nodes=self.problem.split[part],
+            input_nodes=self.problem.split[part].cpu(),
             shuffle=shuffle,
             layered=True,
             seed=seed,
@@ -239,7 +280,6 @@ class NodePrediction(Prediction):
 
     def _run_batch(self, network: nn.Module, batch: Batch) -> tuple[Tensor, Tensor]:
         """The nodes of a sample that are trained on, and the network's output for them."""
-        batch = batch.with_self_loops() if self.problem.self_loops else batch
         nodes = batch.node_id
         x = self.problem.x[nodes] if batch.x is None else batch.x
         x, degree = x.to(_dtype(network)), self.problem.degree_of(nodes)
@@ -255,8 +295,9 @@ class NodePrediction(Prediction):
 
     @cached_property
     def _is_training(self) -> Tensor:
-        is_training = torch.zeros(len(self.problem.x), dtype=torch.bool)
-        is_training[self.problem.split["train"]] = True
+        problem = self.problem
+        is_training = torch.zeros(len(problem.x), dtype=torch.bool, device=problem.device)
+        is_training[problem.split["train"]] = True
         return is_training
 
     def _run_receptive_field(self, network: Any, part: str) -> Tensor | None:
@@ -281,7 +322,8 @@ class NodePrediction(Prediction):
         (batch,) = self.loader(part, (-1,) * layers, False, len(nodes), 0)
         if batch.num_nodes > limit:
             return None
-        return batch.with_self_loops() if problem.self_loops else batch
+        (batch,) = self._placed([batch])
+        return batch if batch.x is not None else replace(batch, x=problem.x[batch.node_id])
 
     def mean_loss(self, out: Tensor, target: Tensor) -> Tensor:
         """Mean over the nodes whose target is known."""
@@ -306,11 +348,8 @@ class NodePrediction(Prediction):
         return (y == 0).sum(0).clamp_min(1) / ones
 
     def target(self, nodes: Tensor) -> Tensor:
-        """What the network is to give: regression targets are standardised."""
-        y, problem = self.problem.y[nodes], self.problem
-        if problem.kind != "regression":
-            return y
-        return ((y.double() - problem.target_mean) / problem.target_std).float()
+        """What the network is to give."""
+        return self.problem.target[nodes]
 
     def evaluate(self, network: nn.Module, part: str) -> tuple[float, float]:
         out, target = self.outputs(network, [part])[part]
@@ -335,6 +374,7 @@ class NodePrediction(Prediction):
 
     def value(self, metric: Metric, out: Tensor, target: Tensor) -> float:
         """A metric of the network's output; errors are in the unit of the target."""
+        out, target = out.cpu(), target.cpu()
         if self.problem.kind != "regression":
             return metric.function(out, target)
         scale = self.problem.target_std
@@ -348,7 +388,7 @@ class NodePrediction(Prediction):
             each.on("test").name: self.value(each, *outputs["test"])
             for each in self._further_metrics()
         }
-        out = outputs["test"][0]
+        out = outputs["test"][0].cpu()
         return values | further | (variety(self.problem.kind, out) if self.settings.metric else {})
 
     def _further_metrics(self) -> Sequence[Metric]:
@@ -386,7 +426,7 @@ class NodePrediction(Prediction):
     def _run_sampled(self, network: nn.Module, part: str) -> Tensor:
         """From samples of neighbours, the same ones at every evaluation."""
         batches = self.loader(part, self.settings.eval_neighbours, False, self.batch_size, 0)
-        outputs = (self._run_batch(network, batch)[1] for batch in batches)
+        outputs = (self._run_batch(network, batch)[1] for batch in self._placed(batches))
         return torch.as_tensor(collect(outputs, len(self.problem.split[part])))
 
     def microscope_input(self) -> MicroscopeInput:
@@ -400,6 +440,8 @@ class NodePrediction(Prediction):
 
 def _select(whole: Tensor, nodes: Tensor) -> Tensor:
     """whole[nodes], in a new table; see `new_table`."""
+    if whole.device.type != "cpu":
+        return whole[nodes]
     out = new_table((len(nodes), *whole.shape[1:]), whole.dtype)
     return torch.index_select(whole, 0, nodes, out=out)
 
@@ -429,7 +471,7 @@ def infer_nodes(
     of their neighbours. `self_loops` adds one to each node of the graph, which must have none.
     """
     encoded = encode_nodes(network, x, edges, batch_size, self_loops=self_loops)
-    return _by_rows(network.readout, encoded)
+    return _by_rows(network.readout, encoded, device_of(network))
 
 
 @torch.no_grad()
@@ -443,7 +485,8 @@ def encode_nodes(
 ) -> Tensor:
     """As `infer_nodes`, before the readout. Degrees travel as the last column of the features."""
     network.eval()
-    rows, table = _rows(edges), _by_rows(network.embedding, x)
+    rows, device = _rows(edges), device_of(network)
+    table = _by_rows(network.embedding, x, device)
     batch_size = _batch_size(rows, table) if batch_size is None else batch_size
 
     def inputs(nodes: np.ndarray, threads: int) -> Tensor:
@@ -459,7 +502,12 @@ def encode_nodes(
 
         return run
 
-    out = infer([step(layer) for layer in network.layers], inputs, rows, batch_size=batch_size)
+    steps = [step(layer) for layer in network.layers]
+    if table.device.type == "cpu":
+        out = infer(steps, inputs, rows, batch_size=batch_size, device=device)
+    else:
+        degree = (all_degrees(edges) + int(self_loops)).to(device, table.dtype)
+        out = infer(steps, torch.cat([table, degree[:, None]], dim=1), rows, batch_size=batch_size)
     return torch.as_tensor(out)[:, :-1]
 
 
@@ -473,8 +521,16 @@ def _batch_size(rows: Neighbours, table: Tensor) -> int:
     return min(INFERENCE_BATCH, max(LEAST_BATCH, fitting))
 
 
-def _by_rows(module: nn.Module, x: Tensor) -> Tensor:
-    """module(x), in parts if x is large: the result may then be mapped from a file."""
-    if isinstance(module, nn.Identity) or x.element_size() * x.numel() <= memory_limit():
-        return module(x)
-    return torch.as_tensor(collect(map(module, x.split(INFERENCE_BATCH)), len(x)))
+def _by_rows(module: nn.Module, x: Tensor, device: torch.device) -> Tensor:
+    """module(x) of a module on a device, in parts if x is large: the result is then where x is, and
+    may be mapped from a file."""
+    if isinstance(module, nn.Identity):
+        return x
+    if not _is_large(x):
+        return module(x.to(device))
+    parts = (module(part.to(device)).to(x.device) for part in x.split(INFERENCE_BATCH))
+    return torch.as_tensor(collect(parts, len(x)))
+
+
+def _is_large(x: Tensor) -> bool:
+    return x.device.type == "cpu" and x.element_size() * x.numel() > memory_limit()

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from dynagat.data.collection import Pack
 from dynagat.data.molecules import Molecule
 from dynagat.metrics import Metric
+from dynagat.placement import copied_ahead
 from dynagat.prediction.prediction import MicroscopeInput, Prediction
 
 MICROSCOPE_GRAPHS = 64  # that the microscope runs on
@@ -39,6 +40,9 @@ class PackedPrediction(Prediction):
     def __init__(self, problem: Any, settings: PackedTask) -> None:
         self.problem, self.settings = problem, settings
 
+    def to(self, device: torch.device) -> Prediction:
+        return type(self)(self.problem.to(device), self.settings)
+
     @abstractmethod
     def inputs(self, pack: Pack) -> tuple[Any, ...]:
         """Arguments of the network's forward."""
@@ -55,8 +59,8 @@ class PackedPrediction(Prediction):
         return self._packs(train[torch.randperm(len(train), generator=generator)])
 
     def _packs(self, graphs: Tensor) -> Iterator[Pack]:
-        for batch in self.problem.collection.batches(graphs, self.settings.max_nodes):
-            yield self._pack(batch)
+        batches = self.problem.collection.batches(graphs, self.settings.max_nodes)
+        return copied_ahead(map(self._pack, batches), self.problem.device)
 
     def _pack(self, graphs: Tensor) -> Pack:
         return self.problem.collection.pack(graphs, self_loops=self.problem.self_loops)
@@ -70,12 +74,12 @@ class PackedPrediction(Prediction):
         return self.value(self.metric, out, target), float(self.mean_loss(out, target))
 
     def value(self, metric: Metric, out: Tensor, target: Tensor) -> float:
-        return metric.function(out, target)
+        return metric.function(out.cpu(), target.cpu())
 
     def predict(self, network: nn.Module, part: str) -> tuple[Tensor, Tensor]:
         """Output of the network and targets of a part of the graphs."""
         graphs = self.problem.split[part]
-        return self.outputs(network, graphs), self.problem.y[graphs]
+        return self.outputs(network, graphs), self.problem.y[graphs.to(self.problem.device)]
 
     @torch.no_grad()
     def outputs(self, network: nn.Module, graphs: Tensor) -> Tensor:
@@ -87,7 +91,7 @@ class PackedPrediction(Prediction):
         """Some test graphs, at equal distances: neighbours in a data set are often alike."""
         test = self.problem.split["test"]
         step = max(1, len(test) // MICROSCOPE_GRAPHS)
-        pack = self._pack(test[::step][:MICROSCOPE_GRAPHS])
+        [pack] = copied_ahead([self._pack(test[::step][:MICROSCOPE_GRAPHS])], self.problem.device)
         names = self.problem.collection.relation_names
         marks = {} if names is None else {"relations": names}
         molecules = self.molecules(pack)

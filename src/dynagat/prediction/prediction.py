@@ -61,6 +61,10 @@ class Prediction(ABC):
     def microscope_input(self) -> MicroscopeInput:
         """What the microscope runs the network on."""
 
+    def to(self, device: torch.device) -> Prediction:
+        """The same prediction for networks on a device: batches and scores are made there."""
+        raise ValueError(f"{type(self).__name__} runs on the CPU only, but device is {device}")
+
     def score(self, network: nn.Module, part: str) -> float:
         """The metric on a part of the data."""
         return self.evaluate(network, part)[0]

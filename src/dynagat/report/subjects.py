@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import nn
 
 from dynagat.analysis.attentive import Attentiveness, how_attentive
@@ -17,6 +18,7 @@ from dynagat.data.programs.snippets import Snippet
 from dynagat.experiment import Benchmark, Record, Store, fidelity, revive
 from dynagat.experiment.settings import flat, values_of
 from dynagat.experiment.store import StoreError
+from dynagat.placement import moved
 from dynagat.report import wording
 
 CHECKPOINTS = (".pt", ".pth", ".ckpt", ".bin")
@@ -36,6 +38,10 @@ class Subject:
     molecules: Mapping[int, Molecule] = field(default_factory=dict)  # by their first node
     programs: Mapping[int, Snippet] = field(default_factory=dict)  # likewise
     notes: tuple[str, ...] = ()  # sentences for the user
+
+    def on(self, device: torch.device) -> Subject:
+        """The same with model and data on a device."""
+        return replace(self, model=self.model.to(device), data=moved(self.data, device))
 
     def analyse(self) -> Attentiveness:
         return how_attentive(self.model, self.data, **self.options)

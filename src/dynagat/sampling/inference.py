@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from torch import Tensor
 from dynagat.data.scratch import new_table
 from dynagat.files import write_through
 from dynagat.graph import Graph
+from dynagat.placement import CPU, copied_ahead
 from dynagat.sampling.ahead import work_ahead
 from dynagat.sampling.batch import make_graph
 from dynagat.sampling.draw import check_count, sample, take_rows
@@ -36,6 +38,7 @@ def infer(
     batch_size: int = 4096,
     out: Rows | Path | str | None = None,
     prefetch: int = 1,
+    device: torch.device | None = None,
 ) -> Rows:
     """The output of the last layer for all nodes, [N, ...], computed with all neighbours.
 
@@ -52,6 +55,7 @@ def infer(
             N rows is in memory. By default a new tensor, mapped from an unnamed file in the cache
             folder if it is larger than DYNAGAT_MEMORY.
         prefetch: the number of batches that are prepared in advance.
+        device: where layers compute. Default: that of x, if it is a tensor, or the CPU.
     """
     rows = graph if isinstance(graph, Neighbours) else Neighbours.from_graph(graph)
     check_count("batch_size", batch_size)
@@ -62,12 +66,15 @@ def infer(
         raise ValueError("graph must have at least one node, but has none")
     if not callable(x) and len(x) != rows.num_nodes:
         raise ValueError(f"x must have a row for each of {rows.num_nodes} nodes, but has {len(x)}")
+    if device is None:
+        device = x.device if isinstance(x, Tensor) else CPU
+    through = Pass(rows, batch_size, prefetch, device)
     if isinstance(out, (str, Path)):
-        return _infer_to_file(layers, x, rows, batch_size, Path(out), prefetch)
+        return _infer_to_file(layers, x, through, Path(out))
     _check_out(out, x)
     for layer in layers[:-1]:
-        x = collect(_outputs(layer, x, rows, batch_size, prefetch), rows.num_nodes)
-    return collect(_outputs(layers[-1], x, rows, batch_size, prefetch), rows.num_nodes, out)
+        x = collect(through.outputs(layer, x), rows.num_nodes)
+    return collect(through.outputs(layers[-1], x), rows.num_nodes, out)
 
 
 def _check_out(out: Rows | None, x: Rows | RowsOf) -> None:
@@ -84,33 +91,51 @@ def _as_array(rows: Rows) -> np.ndarray:
     return rows.detach().cpu().numpy() if isinstance(rows, Tensor) else rows
 
 
-def _outputs(
-    layer: Layer, x: Rows | RowsOf, rows: Neighbours, batch_size: int, prefetch: int
-) -> Iterator[Tensor]:
-    """The output of one layer for all nodes, batch by batch."""
-    rows_of = x if callable(x) else partial(take_rows, x)
+@dataclass(frozen=True)
+class Pass:
+    """How a layer goes through all nodes."""
 
-    def make(n: int, threads: int) -> tuple[Tensor, Graph]:
-        queries = np.arange(n * batch_size, min((n + 1) * batch_size, rows.num_nodes))
-        block = sample(rows, queries, [-1], threads=threads)
-        graph = make_graph(block.layers[0], len(block.node), threads)
-        return rows_of(block.node, threads), graph
+    rows: Neighbours
+    batch_size: int
+    prefetch: int
+    device: torch.device  # where layers compute
 
-    first = None
-    for table, graph in work_ahead(make, -(-rows.num_nodes // batch_size), prefetch):
-        part = layer(table, graph)
-        if len(part) != graph.num_queries:
-            raise ValueError(
-                f"layers must return a row for each of {graph.num_queries} queries, "
-                f"but one returned {len(part)}"
-            )
-        first = part if first is None else first
-        if part.shape[1:] != first.shape[1:] or part.dtype != first.dtype:
-            kinds = " and ".join(f"{each.dtype} {list(each.shape[1:])}" for each in (first, part))
-            raise ValueError(
-                f"layers must return rows of one type and shape, but one returned {kinds}"
-            )
-        yield part
+    def outputs(self, layer: Layer, x: Rows | RowsOf) -> Iterator[Tensor]:
+        """The output of one layer, batch by batch."""
+        first = None
+        for table, graph in self._batches(x):
+            part = layer(table, graph)
+            if len(part) != graph.num_queries:
+                raise ValueError(
+                    f"layers must return a row for each of {graph.num_queries} queries, "
+                    f"but one returned {len(part)}"
+                )
+            first = part if first is None else first
+            if part.shape[1:] != first.shape[1:] or part.dtype != first.dtype:
+                kinds = (f"{each.dtype} {list(each.shape[1:])}" for each in (first, part))
+                raise ValueError(
+                    "layers must return rows of one type and shape, but one returned "
+                    + " and ".join(kinds)
+                )
+            yield part
+
+    def _batches(self, x: Rows | RowsOf) -> Iterator[tuple[Tensor, Graph]]:
+        """The rows of the keys of each batch of queries, and its graph, on the device."""
+        on_device = x if isinstance(x, Tensor) and x.device.type != "cpu" else None
+        rows_of = x if callable(x) else partial(take_rows, x)
+        size, num_nodes = self.batch_size, self.rows.num_nodes
+
+        def make(n: int, threads: int) -> tuple[Tensor, Graph]:
+            queries = np.arange(n * size, min((n + 1) * size, num_nodes))
+            block = sample(self.rows, queries, [-1], threads=threads)
+            graph = make_graph(block.layers[0], len(block.node), threads)
+            if on_device is not None:
+                return torch.from_numpy(block.node), graph
+            return rows_of(block.node, threads), graph
+
+        batches = work_ahead(make, -(-num_nodes // size), self.prefetch)
+        for table, graph in copied_ahead(batches, self.device):
+            yield table if on_device is None else on_device[table], graph
 
 
 def collect(parts: Iterable[Tensor], num_rows: int, out: Rows | None = None) -> Rows:
@@ -136,25 +161,21 @@ def _new_table(part: Tensor, num_rows: int) -> Tensor:
 
 
 def _infer_to_file(
-    layers: Sequence[Layer],
-    x: Rows | RowsOf,
-    rows: Neighbours,
-    batch_size: int,
-    path: Path,
-    prefetch: int,
+    layers: Sequence[Layer], x: Rows | RowsOf, through: Pass, path: Path
 ) -> np.ndarray:
     """Keep the outputs of inner layers in a temporary folder next to the file."""
     if not path.parent.is_dir():
         raise FileNotFoundError(f"out is {path}, but the folder {path.parent} does not exist")
+    num_rows = through.rows.num_nodes
 
     def write(file: Path) -> None:
-        _write(_outputs(layers[-1], x, rows, batch_size, prefetch), rows.num_nodes, file)
+        _write(through.outputs(layers[-1], x), num_rows, file)
 
     with tempfile.TemporaryDirectory(prefix=f".{path.name}.", dir=path.parent) as folder:
         previous = None
         for n, layer in enumerate(layers[:-1]):
             file = Path(folder) / f"{n}.npy"
-            _write(_outputs(layer, x, rows, batch_size, prefetch), rows.num_nodes, file)
+            _write(through.outputs(layer, x), num_rows, file)
             x = np.load(file, mmap_mode="r")
             if previous is not None:
                 previous.unlink()
@@ -167,7 +188,7 @@ def _write(parts: Iterator[Tensor], num_rows: int, path: Path) -> None:
     """Write an npy file sequentially, so that a full disk is an error and not a crash."""
     with path.open("wb") as file:
         for n, part in enumerate(parts):
-            array = part.contiguous().numpy()
+            array = part.contiguous().cpu().numpy()
             if n == 0:
                 kind = np.lib.format.dtype_to_descr(array.dtype)
                 shape = (num_rows, *array.shape[1:])

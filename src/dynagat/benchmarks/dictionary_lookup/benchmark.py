@@ -7,6 +7,7 @@ Static attention can't: it ranks the keys in the same order for every query.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from copy import copy
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -23,6 +24,7 @@ from dynagat.experiment import Benchmark, as_published, departure, improvement
 from dynagat.experiment.released import Released
 from dynagat.metrics import ACCURACY, Metric
 from dynagat.nn.network import ATTENTION
+from dynagat.placement import moved
 from dynagat.prediction.prediction import MicroscopeInput, Prediction
 from dynagat.training import ADDED_LATER, Outcome, Schedule
 
@@ -189,13 +191,18 @@ class Lookup(Prediction):
         self.problem, self.settings, self.batch_size = problem, settings, batch_size
         self.parts = {p: torch.from_numpy(getattr(problem, p)) for p in ("train", "valid", "test")}
 
+    def to(self, device: torch.device) -> Lookup:
+        other = copy(self)
+        other.parts = moved(self.parts, device)
+        return other
+
     @property
     def metric(self) -> Metric:
         return ACCURACY
 
     def batches(self, generator: torch.Generator) -> Iterator[Tensor]:
         train = self.parts["train"]
-        order = torch.randperm(len(train), generator=generator)
+        order = torch.randperm(len(train), generator=generator).to(train.device)
         return iter(train[order].split(self.batch_size))
 
     def loss(self, network: nn.Module, batch: Tensor) -> tuple[Tensor, float]:
@@ -222,7 +229,7 @@ class Lookup(Prediction):
             logits = network(values)
             right.append(logits.argmax(-1) == values)
             losses.append(float(self._loss(logits, values, "sum")))
-        return torch.cat(right), sum(losses) / self.parts[part].numel()
+        return torch.cat(right).cpu(), sum(losses) / self.parts[part].numel()
 
     def metrics(self, network: nn.Module, outcome: Outcome) -> dict[str, float]:
         """Of the best round's weights; and the test accuracy of the last round's."""
@@ -247,7 +254,7 @@ class Lookup(Prediction):
         """The attention of the first test graphs, for Figure 1."""
         if self.problem.k > MAX_SHOWN_K or isinstance(network.layer, (LookupGIN, LookupGCN)):
             return {}
-        values = torch.from_numpy(self.problem.test[:SHOWN_GRAPHS])
+        values = self.parts["test"][:SHOWN_GRAPHS]
         weights = network.eval().attention(values)
         shown = [[[[round(x, 4) for x in row] for row in head] for head in graph] for graph in
                  weights.tolist()]  # fmt: skip

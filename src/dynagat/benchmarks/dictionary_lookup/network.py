@@ -36,11 +36,15 @@ class Lookups:
 
     @cached_property
     def key_rows(self) -> Tensor:  # [B, k]
-        return torch.arange(self.k) * (self.k + 1) + self.values
+        return self._first_rows + self.values
 
     @cached_property
     def query_rows(self) -> Tensor:  # [k]
-        return torch.arange(self.k) * (self.k + 1) + self.k
+        return self._first_rows + self.k
+
+    @property
+    def _first_rows(self) -> Tensor:  # [k]: of each attribute
+        return torch.arange(self.k, device=self.values.device) * (self.k + 1)
 
     @cached_property
     def graph(self) -> Graph:
@@ -49,7 +53,8 @@ class Lookups:
         if self.loops:
             own = self.query_rows[None, :, None].expand(size, k, 1)
             keys = torch.cat([keys, own], dim=2)
-        query = torch.arange(size * k, dtype=torch.int32).repeat_interleave(keys.shape[2])
+        query = torch.arange(size * k, dtype=torch.int32, device=keys.device)
+        query = query.repeat_interleave(keys.shape[2])
         key = keys.reshape(-1).to(torch.int32)
         num_rows = k * (k + 1)
         graph = Graph.from_edges(query, key, size * k, num_rows)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from copy import copy
 from dataclasses import dataclass, replace
 from typing import Literal, final
 
@@ -19,6 +20,7 @@ from dynagat.data.programs.snippets import Snippet
 from dynagat.data.programs.stored import SEEN, UNSEEN
 from dynagat.experiment import departure
 from dynagat.metrics import ACCURACY, Metric
+from dynagat.placement import CPU, copied_ahead, moved
 from dynagat.prediction.candidates import CandidateBatch
 from dynagat.prediction.packed import PackedTask
 from dynagat.prediction.prediction import MicroscopeInput, Prediction
@@ -56,6 +58,15 @@ class ProgramPrediction(Prediction):
 
     def __init__(self, problem: ProgramProblem, settings: ProgramTask) -> None:
         self.problem, self.settings = problem, settings
+        self.device = CPU
+
+    def to(self, device: torch.device) -> ProgramPrediction:
+        other = copy(self)
+        other.device = device
+        return other
+
+    def _batches(self, part: str, seed: int | None = None) -> Iterator[CandidateBatch]:
+        return copied_ahead(self.problem.batches(part, self.settings.max_nodes, seed), self.device)
 
     @property
     def metric(self) -> Metric:
@@ -64,7 +75,7 @@ class ProgramPrediction(Prediction):
 
     def batches(self, generator: Generator) -> Iterator[CandidateBatch]:
         seed = int(torch.randint(2**62, (), generator=generator))
-        return self.problem.batches("train", self.settings.max_nodes, seed)
+        return self._batches("train", seed)
 
     def loss(self, network: nn.Module, batch: CandidateBatch) -> tuple[Tensor, float]:
         scores = batch.run(network)
@@ -73,8 +84,7 @@ class ProgramPrediction(Prediction):
     @torch.no_grad()
     def evaluate(self, network: nn.Module, part: str) -> tuple[float, float]:
         network.eval()
-        batches = self.problem.batches(part, self.settings.max_nodes)
-        pairs = [(batch.run(network), batch.y) for batch in batches]
+        pairs = [(batch.run(network), batch.y) for batch in self._batches(part)]
         scores, y = (torch.cat(each) for each in zip(*pairs, strict=True))
         return self.metric.function(scores, y), float(F.cross_entropy(scores, y))
 
@@ -99,5 +109,5 @@ class ProgramPrediction(Prediction):
         batch = join(graphs)
         labels = [decode(codes) for codes in batch.x.codes.numpy()]
         names = [labels[label] for label in batch.x.label.tolist()]
-        marks = {"relations": RELATIONS}
-        return MicroscopeInput(batch.inputs, marks, names=names, programs=programs)
+        inputs, marks = moved(batch.inputs, self.device), {"relations": RELATIONS}
+        return MicroscopeInput(inputs, marks, names=names, programs=programs)
