@@ -8,7 +8,7 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 PACKAGES = ["dynagat", "dynagat.nn", "dynagat.data", "dynagat.sampling", "dynagat.experiment"]
-PACKAGES += ["dynagat.comparison"]
+PACKAGES += ["dynagat.comparison", "dynagat.planning"]
 PUBLIC = [f"{name}.{each}" for name in PACKAGES for each in importlib.import_module(name).__all__]
 ENTRY = re.compile(r"^::: (\S+)(?:\n    options: .*\bheading: ([\w.]+))?", re.MULTILINE)
 API = sorted((ROOT / "docs/api").glob("*.md"))

@@ -8,7 +8,7 @@ and n the number of hosts. The others are rates: sampled, gathered, flops, ...; 
     sampling     = Σ_l e / sampled
     gathering    = k_1 f b / gathered
     products     = Σ_l 6 (k W + q V) / flops          4 in place of 6 in the first layer
-    attention    = Σ_l (e + k + q) C / attention
+    attention    = Σ_l e C / attention + (k + q) C / tables
     activations  = Σ_l q O / elements
     overhead     = L · step
     reading      = missing · (k_1 + Σ_l q) / cold     missing: the part of features and rows
@@ -227,8 +227,11 @@ def _estimate(
         "sampling": sampled / rates.sampled,
         "gathering": gathered / rates.gathered,
         "products": sum(work) / rates.flops,
-        "attention": sum((at.edges + at.keys + at.queries) * w.channels for at, w in both)
-        / rates.attention[mechanism],
+        "attention": sum(
+            at.edges * w.channels / rates.attention[mechanism]
+            + (at.keys + at.queries) * w.channels / rates.tables[mechanism]
+            for at, w in both
+        ),
         "activations": sum(at.queries * w.out for at, w in both) / rates.elements,
         "overhead": len(shapes) * rates.step,
         "reading": missing * (first.keys + sum(at.queries for at, _ in both)) / rates.cold,

@@ -87,7 +87,7 @@ def _of_stored(data: GraphData) -> Sizes:
     for kind, edges in data.edges.items():
         if kind[0] == kind[2]:
             count[kind[0]] += edges.count
-    own = data.task.get("node_type")
+    own = data.task.get("node_type") or (next(iter(data.nodes)) if len(data.nodes) == 1 else None)
     node_type = own if own in count or not count else count.most_common(1)[0][0]
     if node_type is None:
         raise ValueError(f"{data.name} has no edges between nodes of one type")

@@ -89,7 +89,7 @@ def expected(
         edges = sizes.edges * (nodes / total) ** 2 + loops * nodes
         how = "Sizes of a step: walks visit nodes uniformly, and edges join nodes uniformly."
         return StepSizes((LayerSizes(nodes, nodes, edges),) * layers, steps, how)
-    degree, nodes = sizes.edges / total, float(min(batch_size, sizes.train))
+    degree, nodes = sizes.edges / total, sizes.train / steps
     by_hop = []
     for fanout in task.neighbours[::-1]:  # from the seeds
         edges = nodes * min(fanout, degree)
