@@ -9,9 +9,16 @@ from torch_geometric import nn as pyg
 
 from dynagat import DPGATConv, GATConv, GATv2Conv
 from dynagat.benchmarks import DICTIONARY_LOOKUP
+from dynagat.benchmarks.dictionary_lookup.benchmark import LookupNetwork
 from dynagat.benchmarks.dictionary_lookup.dictionary import make_dictionary
-from dynagat.benchmarks.dictionary_lookup.network import DictionaryNetwork, LookupGCN, LookupGIN
+from dynagat.benchmarks.dictionary_lookup.network import (
+    DictionaryNetwork,
+    LookupGCN,
+    LookupGIN,
+    Lookups,
+)
 from dynagat.experiment import as_published
+from dynagat.experiment.settings import as_stored
 
 K, DIM = 4, 8
 LAYERS = {"gat": GATConv, "gatv2": GATv2Conv, "dpgat": DPGATConv}
@@ -250,3 +257,34 @@ def test_feature_dropout_is_drawn_once_for_all_graphs_that_share_a_node() -> Non
     network = network_of(attention_layer("gatv2"), feature_dropout=0.5).train()
     first, *_, again = network(some_graphs())
     torch.testing.assert_close(again, first, rtol=0, atol=0)
+
+
+# After the layer
+
+
+@every_attention
+def test_activation_and_then_norm_follow_the_layer(mechanism) -> None:
+    problem = make_dictionary(K, seed=0)
+    settings = LookupNetwork(dim=DIM, activation="tanh", norm="layer")
+    network = settings.build(problem, mechanism)
+    values = some_graphs()
+    hidden = network.layer(network.nodes(), Lookups(values).graph).view(*values.shape, DIM)
+    expected = network.out(nn.functional.layer_norm(hidden.tanh(), (DIM,)))
+    torch.testing.assert_close(network(values), expected)
+    batch = replace(settings, norm="batch").build(problem, mechanism)
+    assert isinstance(batch.after[1], nn.BatchNorm1d)
+    assert torch.isfinite(batch(values)).all()
+
+
+def test_without_them_records_weights_and_random_numbers_are_those_of_before() -> None:
+    plain = LookupNetwork(dim=DIM)
+    assert not {"activation", "norm"} & as_stored(plain).keys()
+    assert as_stored(replace(plain, norm="batch"))["norm"] == "batch"
+    problem = make_dictionary(K, seed=0)
+    states = []
+    for settings in (plain, replace(plain, activation="relu")):
+        torch.manual_seed(0)
+        states.append(settings.build(problem, "gat").state_dict())
+    assert list(states[0]) == list(states[1])
+    assert all(torch.equal(states[0][name], states[1][name]) for name in states[0])
+    assert not any(name.startswith("after") for name in states[0])

@@ -50,7 +50,8 @@ class SimpleGraph:
             codes.append(_codes(key, query, total))
         for name, links in data.split.items():
             if name in ("train/edge", "valid/edge", "test/edge"):
-                codes.append(_codes(*np.asarray(links).astype(np.int64).T, total))
+                first, second = np.asarray(links).astype(np.int64).T
+                codes.append(_codes(first, second, total))
         both = np.unique(np.concatenate(codes))
         return cls(total, *np.divmod(both, max(1, total)))
 
