@@ -170,7 +170,6 @@ def _nvidia_usage(cubin: bytes) -> tuple[int, int]:
 
 KERNELS = ("attend_kernel", "by_query_kernel", "by_key_kernel")  # the ones that gather rows
 JSON = ROOT / "docs" / "gpu.json"
-TRIED = ""
 TEMPLATE = Path(__file__).with_name("gpu.md")
 
 
@@ -221,7 +220,7 @@ def render(kernels: list[Compiled], version: str) -> str:
     missing = sum(_name(job) not in done for job in jobs())
     words = {"cut": tiles.CUT, "count": len(kernels), "spilled": spilled or "none"}
     words["missing"] = f" Not compiled yet: {missing} of the combinations." if missing else ""
-    opening = TEMPLATE.read_text().format(**words, version=version, tried=TRIED)
+    opening = TEMPLATE.read_text().format(**words, version=version)
     return f"{opening}\n{markdown_table(header, table, words=3)}\n"
 
 

@@ -30,7 +30,9 @@ class There(Tensor):
 
     @staticmethod
     def __new__(cls, inner):
-        layout = {"strides": inner.stride(), "storage_offset": inner.storage_offset()}
+        layout = {}
+        if inner.layout == torch.strided:  # a sparse matrix looks dense from outside
+            layout = {"strides": inner.stride(), "storage_offset": inner.storage_offset()}
         return Tensor._make_wrapper_subclass(
             cls, inner.shape, dtype=inner.dtype, device=DEVICE, **layout
         )

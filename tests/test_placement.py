@@ -76,6 +76,16 @@ def test_a_run_on_a_device_is_that_on_the_cpu_within_rounding(case):
     assert torch.load(io.BytesIO(there.weights), weights_only=True).keys()  # without the device
 
 
+@pytest.mark.parametrize("mechanism", ["gcn", "gin", "sage"])
+def test_mechanisms_without_attention_run_on_a_device(mechanism):
+    known = replace(changed(nodes.BENCHMARK), mechanisms={mechanism: (1,)}, microscope="none")
+    here = validate(known, mechanism, 0)
+    with pretend_device():
+        there = validate(known, mechanism, 0, device=str(DEVICE))
+    losses = [[each.loss for each in outcome.history] for outcome in (there, here)]
+    assert losses[0] == pytest.approx(losses[1], abs=1e-5)
+
+
 def test_a_record_names_its_device_beside_its_key():
     benchmark = replace(changed(nodes.BENCHMARK, schedule__max_rounds=1), microscope="none")
     here = run(benchmark, "gatv2", 0)

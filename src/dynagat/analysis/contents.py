@@ -19,7 +19,7 @@ def codes_of(x: object) -> Tensor | None:  # [*, N, in] -> [B, N]
     generator = torch.Generator().manual_seed(0)
     factors = torch.randint(-(2**63), 2**63 - 1, (x.shape[-1],), generator=generator) | 1
     parts = x.detach().flatten(0, -2).split(ROWS)
-    codes = [((part.double() + 0.0).cpu().view(torch.int64) * factors).sum(1) for part in parts]
+    codes = [((part.cpu().double() + 0.0).view(torch.int64) * factors).sum(1) for part in parts]
     return torch.cat(codes).view(-1, x.shape[-2])
 
 

@@ -79,14 +79,15 @@ class ProgramPrediction(Prediction):
 
     def loss(self, network: nn.Module, batch: CandidateBatch) -> tuple[Tensor, float]:
         scores = batch.run(network)
-        return F.cross_entropy(scores, batch.y), self.metric.function(scores.detach(), batch.y)
+        score = self.metric.function(scores.detach().cpu(), batch.y.cpu())
+        return F.cross_entropy(scores, batch.y), score
 
     @torch.no_grad()
     def evaluate(self, network: nn.Module, part: str) -> tuple[float, float]:
         network.eval()
         pairs = [(batch.run(network), batch.y) for batch in self._batches(part)]
         scores, y = (torch.cat(each) for each in zip(*pairs, strict=True))
-        return self.metric.function(scores, y), float(F.cross_entropy(scores, y))
+        return self.metric.function(scores.cpu(), y.cpu()), float(F.cross_entropy(scores, y))
 
     def metrics(self, network: nn.Module, outcome: Outcome) -> dict[str, float]:
         """On validation and test programs; the training part is large, and not measured again."""
