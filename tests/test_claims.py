@@ -4,6 +4,8 @@ from dataclasses import replace
 
 import pytest
 
+from dynagat.analysis import complexity
+from dynagat.analysis.theory import Certificate
 from dynagat.benchmarks.dictionary_lookup.attention import attention_table, figure_1_paper
 from dynagat.benchmarks.dictionary_lookup.claims import FINDS, FITS, STATIC, TREND
 from dynagat.benchmarks.dictionary_lookup.fit import fits
@@ -14,7 +16,7 @@ from dynagat.experiment.benchmark import no_extras
 from dynagat.report import claims_page, read_theorems
 from dynagat.report.claims import judgements
 from dynagat.report.judgement import verdict_of
-from dynagat.report.theorems import Theorem, counterexample
+from dynagat.report.theorems import Theorem, counterexample, write_theorems
 from tests.test_report import BENCHMARK, attention, favouring, findings, record, runs, used_up
 
 
@@ -152,6 +154,16 @@ def test_a_file_that_is_not_of_theorems_is_refused(tmp_path):
     path.write_text('[{"name": "x"}]')
     with pytest.raises(ValueError, match=r"theorems.json must be a file of `dynagat theory --out`"):
         read_theorems(path)
+
+
+def test_the_verdicts_of_certificates_are_written_without_their_numbers(tmp_path):
+    every = [Certificate("A", "b", True, ("x = 1.5",)), *complexity.certificates(timed=False)]
+    write_theorems(every, tmp_path)
+    assert read_theorems(tmp_path / "theorems.json") == [
+        Theorem("A", "b", True),
+        Theorem("Parameters", "as the paper counts them", True),
+    ]
+    assert (tmp_path / "counterexample.svg").read_text().startswith("<svg ")
 
 
 # Drawings

@@ -66,5 +66,6 @@ def _trend(findings: Findings) -> Iterator[Judgement]:
     num_held, count = trend(findings)
     if count:
         verdict = HELD if num_held == count else IN_PART if num_held else FAILED
-        numbers = f"GATv2's mean is above GAT's at every k in {num_held} of {count} comparisons."
+        numbers = f"GATv2's mean is above GAT's at every k in {num_held} of {count} comparisons"
+        numbers += " (means, without a test; the table is among the results)."
         yield Judgement(TREND, "corrected, one setting changed", verdict, numbers)
