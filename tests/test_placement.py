@@ -1,6 +1,7 @@
 """Runs, models and analyses on a device: checked on a pretended one, since there is no GPU."""
 
 import io
+import json
 from dataclasses import dataclass, replace
 from types import SimpleNamespace
 from typing import ClassVar
@@ -13,7 +14,7 @@ from typer.testing import CliRunner
 
 import dynagat
 from dynagat import Graph, placement
-from dynagat.benchmarks import find
+from dynagat.benchmarks import BENCHMARKS, find
 from dynagat.benchmarks.own_links import OWN_LINKS
 from dynagat.cli import app
 from dynagat.cli.workers import chosen_runner
@@ -156,6 +157,36 @@ def test_auto_is_the_first_gpu_or_the_cpu(monkeypatch):
     assert placement.find_device("auto") == torch.device("mps:0")
     with pytest.raises(ValueError, match="finds only 1 of that kind"):
         placement.find_device("mps:1")
+
+
+def test_the_commands_run_inspect_and_tune_on_a_device(monkeypatch, tmp_path):
+    monkeypatch.setitem(BENCHMARKS, "toy-links", links.BENCHMARK)
+    place = ["--device", str(DEVICE)]
+
+    def dynagat_(*words):
+        result = CliRunner().invoke(app, [*map(str, words), *place])
+        assert result.exit_code == 0, result.output
+        return result.stdout
+
+    store = tmp_path / "records.sqlite"
+    with pretend_device():
+        text = dynagat_("run", "toy-links", "--mechanism", "gatv2", "--seeds", 0,
+                        "--set", "max_rounds=1", "--store", store, "--json")  # fmt: skip
+        assert json.loads(text)["versions"]["device"] == str(DEVICE)
+        text = dynagat_("inspect", "toy-links", "--store", store, "--out", tmp_path / "page.html")
+        assert "agreement" in text.splitlines()[0]
+        study = tmp_path / "tune.sqlite"
+        dynagat_(
+            "tune",
+            "toy-links",
+            "--mechanism",
+            "gatv2",
+            "--smoke",
+            "--trials",
+            2,
+            "--storage",
+            study,
+        )
 
 
 COMMANDS = ["run dictionary-lookup", "tune dictionary-lookup", "compare g", "inspect x.py",
