@@ -218,6 +218,8 @@ def test_workers_are_told_the_device():
     [one] = runner.runner_of(1, "cuda:1").run(iter([done]), print, print, None)
     assert one.result == "cuda:1"
     assert runner.runner_of(2, "auto") == runner.Processes(2, "auto")
+    with pytest.raises(ValueError, match="workers is a Cluster, which has its own"):
+        runner.runner_of(Cluster(), "cuda")
 
 
 # Copies
