@@ -233,8 +233,11 @@ class Stream:
     def __init__(self, device):
         self.device = device
 
-    def wait_stream(self, other):
-        self.events.append("wait")
+    def record_event(self):
+        return self.events.count("copy")
+
+    def wait_event(self, number):
+        self.events.append(("wait", number))
 
     def __enter__(self):
         self.events.append("copy")
@@ -265,8 +268,8 @@ def test_the_next_batch_is_copied_while_the_last_is_computed(streams):
     for _ in placement.copied_ahead([torch.ones(1), torch.ones(2), torch.ones(3)], GPU):
         streams.append("compute")
     copy = ["pin", "copy", ("to", True), "copy begun"]
-    use = ["wait", True, "compute"]
-    assert streams == [*copy, *copy, *use, *copy, *use, *use]
+    first, second, third = ([("wait", n), True, "compute"] for n in (1, 2, 3))  # of its own copy
+    assert streams == [*copy, *copy, *first, *copy, *second, *third]
 
 
 def test_on_the_cpu_nothing_is_copied():
