@@ -287,8 +287,8 @@ def test_a_value_is_moved_with_everything_in_it():
         assert there["parts"][0].device == there["parts"][1][0].device == DEVICE
         assert there["parts"][2:] == (None, 3)
         assert placement.device_of(there["module"]) == DEVICE
-        again = placement.moved(there["batch"], DEVICE)
-        assert again.node_id is there["batch"].node_id
+        assert placement.moved(there["batch"].graphs, DEVICE)[0] is there["batch"].graphs[0]
+        assert placement.moved(there["batch"], DEVICE).node_id is there["batch"].node_id
 
 
 def test_peak_memory_is_that_of_the_device(monkeypatch):
