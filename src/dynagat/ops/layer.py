@@ -167,11 +167,11 @@ def _gradients(
     dout: Tensor,
     wanted: Sequence[bool],  # for the arguments of `_Layer.forward`
 ) -> list[Tensor | None]:
-    roles, num_nodes, width = _roles(call.sources), x.shape[0], dout.shape[1]
+    roles, width = _roles(call.sources), dout.shape[1]
     weights, vectors = parameters[: len(roles)], parameters[len(roles) :]
     dtables, places = _empty_gradients(call, x)
     dbias = x.new_empty(width) if wanted[2] else None
-    dx = _empty(num_nodes, x.shape[1], x) if wanted[1] else None
+    dx = torch.empty_like(x) if call.is_small and wanted[1] else None
     dvectors = [torch.empty_like(vector) for vector in vectors]
     products, grads = [], []
     for n, (weight, (role, *other)) in enumerate(zip(weights, roles, strict=True)):
@@ -189,11 +189,11 @@ def _gradients(
     )  # fmt: skip
     if not call.is_small:
         for n, (weight, (role, *_)) in enumerate(zip(weights, roles, strict=True)):
-            if dx is not None:
-                dtable = dtables[role]
-                dx = torch.mm(dtable, weight, out=dx) if n == 0 else dx.addmm_(dtable, weight)
+            dtable = dtables[role]
+            if wanted[1]:
+                dx = _add_product(dx, dtable, weight)
             if wanted[3 + 2 * n]:
-                grads[2 * n] = _weight_gradient(call, x, dtables[role])
+                grads[2 * n] = _weight_gradient(call, x, dtable)
     return [dx, dbias, *grads, *dvectors]
 
 
@@ -227,6 +227,12 @@ def _weight_gradient(call: LayerCall, x: Tensor, dtable: Tensor) -> Tensor:
     if call.entries is not None:
         return sparse.weight_gradient(call.entries, dtable)
     return weight_gradient(x, dtable)
+
+
+def _add_product(total: Tensor | None, x: Tensor, weight: Tensor) -> Tensor:
+    if total is not None:
+        return total.addmm_(x, weight)
+    return torch.mm(x, weight, out=_empty(x.shape[0], weight.shape[1], x))
 
 
 def _empty(rows: int, columns: int, like: Tensor) -> Tensor:
@@ -299,7 +305,7 @@ def _compute_by_ops(call: LayerCall, x, bias, products, vectors: Any) -> Tensor:
     if call.mechanism == "gat":
         out, _ = fused.gat(*with_scores(value, *vectors), graph, slope=call.slope, **options)
     elif call.mechanism == "gatv2":
-        out, _ = fused.gatv2(query, key, *vectors, graph, slope=call.slope, **options)
+        out, _ = fused.gatv2(query, key, vectors[0], graph, slope=call.slope, **options)
     else:
         out, _ = fused.dpgat(query, key, value, graph, **options)
     out = out.flatten(1)
