@@ -173,6 +173,16 @@ def test_the_checks_of_bad_input_are_those_of_the_general_way():
         layer(x, edges)
 
 
+@pytest.mark.parametrize("name", ["att", "bias", "lin_l.weight", "lin_l.bias"])
+def test_a_parameter_of_another_shape_is_never_read_directly(name):
+    x, edges = draw("small")
+    layer = GATv2Conv(x.shape[1], 4, heads=2).double()
+    parameter = layer.get_parameter(name)
+    parameter.data = parameter.data.flatten()[:3].clone()
+    with pytest.raises((ValueError, RuntimeError)):
+        layer(x, edges)
+
+
 @pytest.mark.parametrize("name", ["rowptr", "key_index", "key_position"])
 def test_changed_arrays_of_a_graph_are_found(name):
     x, edges = draw("small")

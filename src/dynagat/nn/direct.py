@@ -82,26 +82,31 @@ def _parameters(
         distinct = list(dict.fromkeys(projections))
         sources = tuple([n if n < 0 else distinct.index(projections[n]) for n in sources])
         projections = distinct
+    shape = (layer.heads, layer.out_channels)
+    width = shape[0] * shape[1]
     weights, parameters, dtype, bias = [], [], x.dtype, layer.bias
-    read = [] if bias is None else [bias]  # by native code, in any case
+    read = [] if bias is None else [(bias, (width,))]  # by native code, in any case
     for linear in projections:
         if not _is_product(linear):
             return None
         weight, added = linear.weight, linear.bias
         if type(weight) not in PLAIN or weight.dtype is not dtype or not weight.is_cpu:
             return None
-        if weight.shape[1] != x.shape[1]:
+        if weight.shape != (width, x.shape[1]):
             return None
         weights.append(weight)
         parameters += (weight, added)
         if added is not None:
-            read.append(added)
+            read.append((added, (width,)))
     for name in kind.vectors:
         if name not in own:
             return None
-        read.append(own[name])
+        read.append((own[name], (1, *shape)))
         parameters.append(own[name])
-    return (bias, weights, parameters, sources) if layer_ops.are_readable(read, dtype) else None
+    if any([tensor.shape != expected for tensor, expected in read]):
+        return None
+    is_readable = layer_ops.are_readable([tensor for tensor, _ in read], dtype)
+    return (bias, weights, parameters, sources) if is_readable else None
 
 
 def _is_product(linear: Any) -> bool:
