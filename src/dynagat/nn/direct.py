@@ -103,7 +103,7 @@ def _parameters(
             return None
         read.append((own[name], (1, *shape)))
         parameters.append(own[name])
-    if any([tensor.shape != expected for tensor, expected in read]):
+    if any(tensor.shape != expected for tensor, expected in read):
         return None
     is_readable = layer_ops.are_readable([tensor for tensor, _ in read], dtype)
     return (bias, weights, parameters, sources) if is_readable else None
