@@ -19,6 +19,7 @@ LIBRARY = ["waiting", "files", "npz_file", "native", "used_rows", "graph", "ops"
 # The library imports torch and numpy only.
 SUITE = [
     "data",
+    "group",
     "sampling",
     "metrics",
     "link_metrics",

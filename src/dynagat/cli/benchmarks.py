@@ -13,7 +13,7 @@ from dynagat.benchmarks import BENCHMARKS, find
 from dynagat.cli.console import explain_errors, out, words
 from dynagat.cli.records import DEFAULT_STORE, StoreFile, gather
 from dynagat.cli.running import run_shown
-from dynagat.cli.workers import CpusPerRun, GpusPerRun, RayAddress, Workers, chosen_runner
+from dynagat.cli.workers import CpusPerRun, Ddp, GpusPerRun, RayAddress, Workers, chosen_runner
 from dynagat.experiment import Benchmark, Record, Request, Store, jobs_of
 from dynagat.experiment.settings import parse_numbers
 
@@ -54,6 +54,7 @@ def run(
         bool, typer.Option("--improved", help="Use our improvements, where the benchmark has any.")
     ] = False,
     workers: Workers = 1,
+    ddp: Ddp = 1,
     ray: RayAddress = None,
     cpus_per_run: CpusPerRun = None,
     gpus_per_run: GpusPerRun = None,
@@ -72,7 +73,7 @@ def run(
 ) -> None:
     """Run a benchmark; finished runs are not repeated."""
     with explain_errors():
-        runner = chosen_runner(workers, ray, cpus_per_run, gpus_per_run)
+        runner = chosen_runner(workers, ray, cpus_per_run, gpus_per_run, ddp)
         chosen = find(benchmark)
         chosen = replace(chosen, microscope=microscope or chosen.microscope)
         request = Request(
@@ -83,6 +84,7 @@ def run(
             published,
             smoke,
             improved,
+            ddp,
         )
         jobs = jobs_of(chosen, request)
         with Store(store) as kept:

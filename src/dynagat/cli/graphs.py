@@ -14,7 +14,7 @@ import typer
 from dynagat.cli.console import explain_errors, note, words
 from dynagat.cli.running import run_shown
 from dynagat.cli.tables import SHARES, TableOptions, table_options
-from dynagat.cli.workers import CpusPerRun, GpusPerRun, RayAddress, Workers, chosen_runner
+from dynagat.cli.workers import CpusPerRun, Ddp, GpusPerRun, RayAddress, Workers, chosen_runner
 from dynagat.experiment.settings import parse_numbers
 
 LINK = "link"  # value of --task
@@ -57,6 +57,7 @@ def compare(
         typer.Option("--set", help="FIELD=VALUE, instead of what the graph's size suggests."),
     ] = None,
     workers: Workers = 1,
+    ddp: Ddp = 1,
     ray: RayAddress = None,
     cpus_per_run: CpusPerRun = None,
     gpus_per_run: GpusPerRun = None,
@@ -75,7 +76,7 @@ def compare(
     from dynagat.data.assumptions import assumptions
 
     with explain_errors(), _not_left_empty(folder):
-        runner = chosen_runner(workers, ray, cpus_per_run, gpus_per_run)
+        runner = chosen_runner(workers, ray, cpus_per_run, gpus_per_run, ddp)
         numbers = parse_numbers(",".join(seeds), "seeds") if seeds else None
         names = words(mechanism) or None
         texts = [*(settings or ()), *as_settings(metric, class_weights)]

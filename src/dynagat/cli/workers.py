@@ -1,4 +1,4 @@
-"""The options that say where runs are made: --workers, or --ray with the resources of a run."""
+"""The options that say where runs are made: --workers, --ddp, --ray with the resources of a run."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from dynagat.experiment import Cluster, Runner
+from dynagat.experiment import Cluster, Distributed, Runner
 
 Workers = Annotated[int, typer.Option(help="Number of processes, which share the cores.")]
 RayAddress = Annotated[
@@ -15,21 +15,37 @@ RayAddress = Annotated[
         "--ray", metavar="auto|HOST:PORT", help="Run on a Ray cluster instead of in processes."
     ),
 ]
-CpusPerRun = Annotated[int | None, typer.Option(help="With --ray: for each run; default: 1.")]
+Ddp = Annotated[
+    int,
+    typer.Option(
+        metavar="N", help="Make each run on N processes, which share every batch of nodes."
+    ),
+]
+CpusPerRun = Annotated[
+    int | None,
+    typer.Option(help="With --ray: for each run, or each of its --ddp processes; default: 1."),
+]
 GpusPerRun = Annotated[
-    float | None, typer.Option(help="With --ray: for each run, such as 0.5; default: 0.")
+    float | None, typer.Option(help="With --ray: likewise, such as 0.5; default: 0.")
 ]
 
 
 def chosen_runner(
-    workers: int, ray: str | None, cpus: int | None, gpus: float | None
+    workers: int, ray: str | None, cpus: int | None, gpus: float | None, ddp: int = 1
 ) -> int | Runner:
     """Where to make the runs; a ValueError if the options contradict each other."""
     if ray is None:
         for name, value in (("cpus", cpus), ("gpus", gpus)):
             if value is not None:
                 raise ValueError(f"--{name}-per-run is for --ray, which is missing")
-        return workers
+        if ddp == 1:
+            return workers
+        if workers != 1:
+            raise ValueError(
+                f"--workers {workers} makes several runs at a time and --ddp {ddp} each run on "
+                "several processes; give one of them"
+            )
+        return Distributed(ddp)
     if workers != 1:
         raise ValueError(f"--workers is for this machine, not for --ray, but is {workers}")
-    return Cluster(ray, 1 if cpus is None else cpus, 0.0 if gpus is None else gpus)
+    return Cluster(ray, 1 if cpus is None else cpus, 0.0 if gpus is None else gpus, ddp)

@@ -17,7 +17,7 @@ from dynagat.comparison.folder import RECORDS, check_same, store_graph
 from dynagat.comparison.link_baselines import link_baselines
 from dynagat.comparison.model import Model
 from dynagat.comparison.models import model_of
-from dynagat.comparison.plan import Plan, as_settings, make_plan
+from dynagat.comparison.plan import Plan, as_settings, divided_among, make_plan
 from dynagat.comparison.results import (
     MechanismResult,
     baseline_table,
@@ -28,6 +28,7 @@ from dynagat.comparison.results import (
 from dynagat.data.store import GraphData
 from dynagat.experiment import Job, Record, Runner, Store, run_lacking
 from dynagat.experiment.record import plain
+from dynagat.experiment.runner import runner_of
 from dynagat.experiment.store import StoreError
 from dynagat.metrics import Metric
 from dynagat.prediction.links import LinkPrediction
@@ -113,7 +114,8 @@ def compare(
             nodes or molecules are of one class, else accuracy; R² for regression; average
             precision for links.
         class_weights: "balanced" weighs the loss so that every class counts alike.
-        workers: number of processes, or where to train instead, such as a `Cluster`.
+        workers: number of processes, or where to train instead, such as a `Cluster`, or
+            `Distributed` processes that share every batch of sampled neighbours.
         folder: where the graph, the records and the best model are saved; runs that it has are not
             repeated, and runs on another graph or with other settings are an error. Default:
             nowhere.
@@ -125,7 +127,8 @@ def compare(
         stored = data if data.folder else store_graph(
             Path(at), lambda path: data.save(path, replace=True)
         )  # fmt: skip
-        texts = [*settings, *as_settings(metric, class_weights)]
+        size = runner_of(workers).group_size
+        texts = [*settings, *as_settings(metric, class_weights), *divided_among(size, stored)]
         plan = make_plan(stored, mechanisms=mechanisms, seeds=seeds, settings=texts)
         for reason in plan.reasons:
             tell(reason)

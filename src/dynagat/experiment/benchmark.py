@@ -19,6 +19,7 @@ from dynagat.analysis.glance import glance
 from dynagat.experiment import environment, settings
 from dynagat.experiment.checkpoint import Checkpoint
 from dynagat.experiment.record import Record, key_of
+from dynagat.group import ALONE, Group
 from dynagat.metrics import Metric
 from dynagat.prediction.prediction import MicroscopeInput, Prediction
 from dynagat.training import Outcome, Round, Schedule, fit
@@ -149,6 +150,11 @@ class Benchmark:
     def settings(self) -> Settings:
         return Settings(self.data, self.network, self.task, self.schedule)
 
+    @property
+    def workers(self) -> int:
+        """Number of processes that make a run together."""
+        return getattr(self.task, "workers", 1)
+
     def base(self, mechanism: str, dataset: str | None = None) -> Settings:
         """The settings that a run of a mechanism starts from."""
         start = self.settings
@@ -196,24 +202,28 @@ def run(
     seed: int,
     watch: Watch = lambda _: None,
     checkpoint: Checkpoint | None = None,
+    group: Group = ALONE,
 ) -> Record:
     """Load the data, build and train the network, measure it, and put it under the microscope.
 
     Uses random generators of its own, so a run does not depend on what ran before. With a
-    checkpoint, a run that was interrupted continues to the same result.
+    checkpoint, a run that was interrupted continues to the same result. The processes of a group
+    must call this together; only the first one has a checkpoint and uses the microscope.
     """
     torch.optim.Adam([torch.zeros(1)])  # the first one of a process imports modules for seconds
     started = time.perf_counter()
     created = datetime.now(timezone.utc).isoformat(timespec="seconds")
     with torch.random.fork_rng(devices=[]), checkpoint or nullcontext():
         with environment.peak_memory() as peak:
-            network, prediction, outcome = _train(benchmark, mechanism, seed, watch, checkpoint)
+            network, prediction, outcome = _train(
+                benchmark, mechanism, seed, watch, checkpoint, group
+            )
             network.load_state_dict(outcome.best_state)
             metrics = prediction.metrics(network, outcome)
             exhibits = prediction.exhibits(network)
         before = 0.0 if checkpoint is None else checkpoint.seconds_before
         seconds = round(before + time.perf_counter() - started, 3)
-        if benchmark.microscope != "none":
+        if benchmark.microscope != "none" and group.rank == 0:
             measure = analyse if benchmark.microscope == "whole" else glance
             given = prediction.microscope_input()
             exhibits = exhibits | {"microscope": measure(network, given.inputs, **given.marks)}
@@ -253,9 +263,20 @@ def validate(
 
 
 def _train(
-    benchmark: Benchmark, mechanism: str, seed: int, watch: Watch, checkpoint: Checkpoint | None
+    benchmark: Benchmark,
+    mechanism: str,
+    seed: int,
+    watch: Watch,
+    checkpoint: Checkpoint | None,
+    group: Group = ALONE,
 ) -> tuple[nn.Module, Prediction, Outcome]:
+    if benchmark.workers != group.size:
+        raise ValueError(
+            f"{benchmark.name} has the setting workers={benchmark.workers}, so its runs need "
+            f"--ddp {benchmark.workers}, but are made with --ddp {group.size}"
+        )
     network, prediction = _build(benchmark, mechanism, seed)
+    prediction = prediction.together(group)
     generator = torch.Generator().manual_seed(seed)
     schedule = benchmark.schedule.for_mechanism(mechanism)
     if not prediction.metric.higher_is_better and schedule.stop_at == Schedule.stop_at:
@@ -263,7 +284,11 @@ def _train(
             f"stop_at of {benchmark.name} must be set, such as 0: {prediction.metric.title} is an "
             f"error, and training would stop at {Schedule.stop_at}"
         )
-    return network, prediction, fit(network, prediction, schedule, generator, watch, checkpoint)
+    return (
+        network,
+        prediction,
+        fit(network, prediction, schedule, generator, watch, checkpoint, group),
+    )
 
 
 def _build(benchmark: Benchmark, mechanism: str, seed: int) -> tuple[nn.Module, Prediction]:

@@ -23,6 +23,7 @@ from dynagat.experiment.environment import versions
 from dynagat.experiment.hosts import Host, copy_graph, describe_host, graph_on_host
 from dynagat.experiment.ray_connection import check_address, connected
 from dynagat.experiment.runner import (
+    ATTEMPTS,
     Contact,
     Done,
     Receive,
@@ -32,9 +33,9 @@ from dynagat.experiment.runner import (
     Work,
     WorkerError,
     counted,
+    raise_failures,
 )
 
-ATTEMPTS = 3  # of work that loses its worker
 POLL_SECONDS = 0.1
 MESSAGE_SECONDS = 5.0  # to wait for the last messages of finished work
 
@@ -143,11 +144,7 @@ class _Session(ExitStack):
             self._pass_on()
             for reference in ended:
                 yield from self._end(reference)
-        if self.failures:
-            raise WorkerError(
-                f"{'; '.join(self.failures)}; finished work is stored, and the same command "
-                "runs what is missing"
-            )
+        raise_failures(self.failures)
 
     def _start(self, work: Work, attempts: int) -> None:
         number = next(self._numbers)

@@ -12,6 +12,7 @@ from dynagat.experiment.benchmark import Benchmark, run
 from dynagat.experiment.checkpoint import Checkpoint, Checkpoints
 from dynagat.experiment.record import Record
 from dynagat.experiment.runner import Contact, Runner, Say, Work, runner_of
+from dynagat.group import ALONE, Group
 from dynagat.training import Round
 
 
@@ -27,8 +28,13 @@ class Job:
     def key(self) -> str:
         return self.benchmark.key(self.mechanism, self.seed)
 
-    def run(self, watch: Callable[[Round], None], checkpoint: Checkpoint | None = None) -> Record:
-        return run(self.benchmark, self.mechanism, self.seed, watch, checkpoint)
+    def run(
+        self,
+        watch: Callable[[Round], None],
+        checkpoint: Checkpoint | None = None,
+        group: Group = ALONE,
+    ) -> Record:
+        return run(self.benchmark, self.mechanism, self.seed, watch, checkpoint, group)
 
 
 Watch = Callable[[Job, Round], None]
@@ -57,6 +63,8 @@ def execute(
         beside: the file next to which the checkpoints are.
     """
     runner = runner_of(workers)
+    for job in jobs:
+        check_group(job.benchmark, runner.group_size)
 
     def receive(work: Work, message: Any) -> None:
         job = work.arguments[0]
@@ -70,6 +78,15 @@ def execute(
         for done in results:
             again = done.attempts > 1
             yield replace(done.result, attempts=done.attempts) if again else done.result
+
+
+def check_group(benchmark: Benchmark, size: int) -> None:
+    """Refuse a number of workers that is not the one in the settings, on which results depend."""
+    if benchmark.workers != size:
+        raise ValueError(
+            f"{benchmark.name} has the setting workers={benchmark.workers}, so its runs need "
+            f"--ddp {benchmark.workers}, but are made with --ddp {size}"
+        )
 
 
 def graph_of(benchmark: Benchmark) -> str:
@@ -86,5 +103,6 @@ def _run(contact: Contact, job: Job, checkpoints: Checkpoints | None) -> Record:
     def tell(*content: Any) -> None:
         contact.send(content)
 
-    kept = checkpoints.of(job.key, tell) if checkpoints and contact.shares_files else None
-    return job.run(contact.send, kept)
+    keeps = checkpoints and contact.shares_files and contact.group.rank == 0
+    kept = checkpoints.of(job.key, tell) if checkpoints and keeps else None
+    return job.run(contact.send, kept, contact.group)

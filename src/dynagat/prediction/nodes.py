@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 from dynagat.data.store import SPLITS, GraphData, tensor
 from dynagat.graph import Graph
+from dynagat.group import ALONE, Group
 from dynagat.metrics import MACRO_F1, METRICS, Metric, find_metric
 from dynagat.nn.network import Neighbourhood, Network, degrees
 from dynagat.prediction.prediction import (
@@ -121,14 +122,22 @@ class NodeTask:
     metric: str = field(default="", metadata=ADDED_LATER)  # "": the default of the kind
     # "balanced": each class counts alike in the loss, however many nodes it has.
     class_weights: Literal["none", "balanced"] = field(default="none", metadata=ADDED_LATER)
+    # Processes that train the network together (--ddp). Each samples a part of every batch.
+    workers: int = field(default=1, metadata=ADDED_LATER)
 
     def __post_init__(self) -> None:
         if self.neighbours and self.roots:
             given = ",".join(map(str, self.neighbours))
             raise ValueError(f"roots must be 0 where neighbours are {given}, but is {self.roots}")
-        for name in ("roots", "walk_length", "steps"):
+        for name in ("roots", "walk_length", "steps", "workers"):
             if getattr(self, name) < (name != "roots"):
                 raise ValueError(f"{name} is too small: {getattr(self, name)}")
+        if self.workers > 1 and not self.neighbours:
+            how = "random walks" if self.roots else "the whole graph at once"
+            raise ValueError(
+                f"--ddp {self.workers} divides batches of sampled neighbours, but this trains on "
+                f"{how}; --set neighbours=10,10 samples 10 neighbours in each of two layers"
+            )
 
     def check(self, network: Any) -> None:
         """Refuse numbers of neighbours that do not fit the number of layers."""
@@ -159,24 +168,35 @@ class NodePrediction(Prediction):
     problem: NodeProblem
     settings: NodeTask = field(default_factory=NodeTask)
     batch_size: int = 1024
+    group: Group = ALONE
     _fields: dict[Any, Batch | None] = field(default_factory=dict, init=False)
 
     @property
     def metric(self) -> Metric:
         return self.settings.metric_of(self.problem.kind)
 
+    def together(self, group: Group) -> NodePrediction:
+        return replace(self, group=group)
+
     def batches(self, generator: torch.Generator) -> Iterator[Batch | None]:
         """One epoch; None stands for the whole graph."""
         task, seed = self.settings, int(torch.randint(2**31, (), generator=generator))
         if task.neighbours:
-            return iter(self.loader("train", task.neighbours, task.shuffle, self.batch_size, seed))
+            options = task.neighbours, task.shuffle, self.batch_size, seed, self.group
+            return iter(self.loader("train", *options))
         if not task.roots:
             return iter([None])
         walks = task.roots, task.walk_length, task.steps
         return iter(GraphSAINTRandomWalkSampler(self.problem.edges, *walks, seed=seed))
 
     def loader(
-        self, part: str, neighbours: tuple[int, ...], shuffle: bool, batch_size: int, seed: int
+        self,
+        part: str,
+        neighbours: tuple[int, ...],
+        shuffle: bool,
+        batch_size: int,
+        seed: int,
+        group: Group = ALONE,
     ) -> NeighborLoader:
         return NeighborLoader(
             self.problem.edges,
@@ -186,6 +206,8 @@ class NodePrediction(Prediction):
             shuffle=shuffle,
             layered=True,
             seed=seed,
+            rank=group.rank,
+            world_size=group.size,
         )
 
     def loss(self, network: nn.Module, batch: Batch | None) -> tuple[Tensor, float]:
@@ -196,7 +218,19 @@ class NodePrediction(Prediction):
             nodes, out = problem.split["train"], self._run_receptive_field(network, "train")
             out = network(problem.x, problem.graph)[nodes] if out is None else out
         target = self.target(nodes)
-        return self.mean_loss(out, target), self.value(self.metric, out.detach(), target)
+        loss, score = self.mean_loss(out, target), self.value(self.metric, out.detach(), target)
+        if self.group.size == 1:
+            return loss, score
+        # Of the mean loss of the whole batch, each process computes a part.
+        of_loss, of_score = self.group.factors(self._loss_weight(target), len(target))
+        return (loss * of_loss if of_loss else 0 * out.sum()), score * of_score
+
+    def _loss_weight(self, target: Tensor) -> float:
+        """What the mean loss divides the sum over these targets by."""
+        if self.problem.kind == "multilabel":
+            return float((~target.isnan()).sum())
+        is_weighted = self.problem.kind == "classification" and self._class_weights is not None
+        return float(self._class_weights[target].sum()) if is_weighted else len(target)
 
     def _run_batch(self, network: nn.Module, batch: Batch) -> tuple[Tensor, Tensor]:
         """The nodes of a sample that are trained on, and the network's output for them."""
@@ -324,7 +358,8 @@ class NodePrediction(Prediction):
         """[N, out]; layer by layer if training samples neighbours because the graph is large."""
         problem = self.problem
         if self.settings.neighbours:
-            return infer_nodes(network, problem.x, problem.edges, self_loops=problem.self_loops)
+            options = {"self_loops": problem.self_loops, "group": self.group}
+            return infer_nodes(network, problem.x, problem.edges, **options)
         return network(problem.x, problem.graph)
 
     def _run_sampled(self, network: nn.Module, part: str) -> Tensor:
@@ -354,12 +389,15 @@ def infer_nodes(
     batch_size: int = INFERENCE_BATCH,
     *,
     self_loops: bool = False,
+    group: Group = ALONE,
 ) -> Tensor:
     """[N, out] of a network for every node, layer by layer, in bounded memory.
 
-    `self_loops` adds one to each node of the graph, which must have none.
+    `self_loops` adds one to each node of the graph, which must have none. The processes of a group
+    must call this together; each computes a part.
     """
-    return network.readout(encode_nodes(network, x, graph, batch_size, self_loops=self_loops))
+    options = {"self_loops": self_loops, "group": group}
+    return network.readout(encode_nodes(network, x, graph, batch_size, **options))
 
 
 @torch.no_grad()
@@ -370,6 +408,7 @@ def encode_nodes(
     batch_size: int = INFERENCE_BATCH,
     *,
     self_loops: bool = False,
+    group: Group = ALONE,
 ) -> Tensor:
     """As `infer_nodes`, before the readout. Degrees travel as the last column of the features."""
     degree = degrees(graph)[:, None].float() + int(self_loops)
@@ -385,5 +424,5 @@ def encode_nodes(
     network.eval()
     steps = [step(layer) for layer in network.layers]
     features = torch.cat([network.embedding(x), degree], dim=1)
-    out = infer(steps, features, graph, batch_size=batch_size)
+    out = infer(steps, features, graph, batch_size=batch_size, group=group)
     return torch.as_tensor(out)[:, :-1]

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from dynagat.data.molecules import Molecule
 from dynagat.data.store import SPLITS, GraphData, tensor
+from dynagat.group import Group
 from dynagat.metrics import Metric
 from dynagat.training import Outcome
 
@@ -57,6 +58,13 @@ class Prediction(ABC):
     @abstractmethod
     def microscope_input(self) -> MicroscopeInput:
         """What the microscope runs the network on."""
+
+    def together(self, group: Group) -> Prediction:
+        """The same for a process of a group; a ValueError if it can't be divided."""
+        if group.size > 1:
+            kind = type(self).__name__
+            raise ValueError(f"{kind} can't be divided among {group.size} processes")
+        return self
 
     def score(self, network: nn.Module, part: str) -> float:
         """The metric on a part of the data."""

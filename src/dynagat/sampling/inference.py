@@ -12,6 +12,7 @@ from torch import Tensor
 
 from dynagat.files import write_through
 from dynagat.graph import Graph
+from dynagat.group import ALONE, Group
 from dynagat.sampling.ahead import work_ahead
 from dynagat.sampling.batch import make_graph
 from dynagat.sampling.draw import check_count, sample, take_rows
@@ -30,6 +31,7 @@ def infer(
     batch_size: int = 4096,
     out: Rows | Path | str | None = None,
     prefetch: int = 1,
+    group: Group = ALONE,
 ) -> Rows:
     """The output of the last layer for all nodes, [N, ...], computed with all neighbours.
 
@@ -43,6 +45,8 @@ def infer(
             file, the outputs of inner layers are also kept in files next to it, so that nothing of
             N rows is in memory.
         prefetch: the number of batches that are prepared in advance.
+        group: the processes that call this together. Each computes a part of the rows of every
+            layer, and all get all rows.
     """
     rows = graph if isinstance(graph, Neighbours) else Neighbours.from_graph(graph)
     check_count("batch_size", batch_size)
@@ -53,12 +57,18 @@ def infer(
         raise ValueError("graph must have at least one node, but has none")
     if len(x) != rows.num_nodes:
         raise ValueError(f"x must have a row for each of {rows.num_nodes} nodes, but has {len(x)}")
+    if group.size > 1 and out is not None:
+        raise ValueError(f"out must be None in a group of {group.size} processes, but is given")
     if isinstance(out, (str, Path)):
         return _infer_to_file(layers, x, rows, batch_size, Path(out), prefetch)
     _check_out(out, x)
-    for layer in layers[:-1]:
-        x = _collect(_outputs(layer, x, rows, batch_size, prefetch), rows.num_nodes, None)
-    return _collect(_outputs(layers[-1], x, rows, batch_size, prefetch), rows.num_nodes, out)
+    group = group if group.size <= rows.num_nodes else ALONE
+    own = group.part(rows.num_nodes)
+    for n, layer in enumerate(layers, 1):
+        parts = _outputs(layer, x, rows, batch_size, prefetch, own)
+        x = _collect(parts, rows.num_nodes, out if n == len(layers) else None, own.start)
+        group.exchange(x)
+    return x
 
 
 def _check_out(out: Rows | None, x: Rows) -> None:
@@ -74,18 +84,20 @@ def _as_array(rows: Rows) -> np.ndarray:
 
 
 def _outputs(
-    layer: Layer, x: Rows, rows: Neighbours, batch_size: int, prefetch: int
+    layer: Layer, x: Rows, rows: Neighbours, batch_size: int, prefetch: int, nodes: slice
 ) -> Iterator[Tensor]:
-    """The output of one layer for all nodes, batch by batch."""
+    """The output of one layer for a range of nodes, batch by batch."""
+    start, stop = nodes.start, nodes.stop
 
     def make(n: int, threads: int) -> tuple[Tensor, Graph]:
-        queries = np.arange(n * batch_size, min((n + 1) * batch_size, rows.num_nodes))
+        first = start + n * batch_size
+        queries = np.arange(first, min(first + batch_size, stop))
         block = sample(rows, queries, [-1], threads=threads)
         graph = make_graph(block.layers[0], len(block.node), threads)
         return take_rows(x, block.node, threads), graph
 
     first = None
-    for table, graph in work_ahead(make, -(-rows.num_nodes // batch_size), prefetch):
+    for table, graph in work_ahead(make, -(-(stop - start) // batch_size), prefetch):
         part = layer(table, graph)
         if len(part) != graph.num_queries:
             raise ValueError(
@@ -101,9 +113,8 @@ def _outputs(
         yield part
 
 
-def _collect(parts: Iterator[Tensor], num_rows: int, out: Rows | None) -> Rows:
-    """Copy all parts into one table, which is `out` or a new one."""
-    first = 0
+def _collect(parts: Iterator[Tensor], num_rows: int, out: Rows | None, first: int = 0) -> Rows:
+    """Copy all parts into one table, which is `out` or a new one, from its row `first` on."""
     for part in parts:
         out = part.new_empty(num_rows, *part.shape[1:]) if out is None else out
         if tuple(out.shape) != (num_rows, *part.shape[1:]):
@@ -125,14 +136,16 @@ def _infer_to_file(
     if not path.parent.is_dir():
         raise FileNotFoundError(f"out is {path}, but the folder {path.parent} does not exist")
 
+    every = slice(0, rows.num_nodes)
+
     def write(file: Path) -> None:
-        _write(_outputs(layers[-1], x, rows, batch_size, prefetch), rows.num_nodes, file)
+        _write(_outputs(layers[-1], x, rows, batch_size, prefetch, every), rows.num_nodes, file)
 
     with tempfile.TemporaryDirectory(prefix=f".{path.name}.", dir=path.parent) as folder:
         previous = None
         for n, layer in enumerate(layers[:-1]):
             file = Path(folder) / f"{n}.npy"
-            _write(_outputs(layer, x, rows, batch_size, prefetch), rows.num_nodes, file)
+            _write(_outputs(layer, x, rows, batch_size, prefetch, every), rows.num_nodes, file)
             x = np.load(file, mmap_mode="r")
             if previous is not None:
                 previous.unlink()
