@@ -175,11 +175,13 @@ def _work_in_group(messages: Any, wanted: Any, parent: int, folder: str, work: W
     become_worker(threads_of(size), lambda: wanted.is_set() and os.getppid() == parent)
     os.environ.setdefault("GLOO_SOCKET_IFNAME", _loopback())
     try:
-        store = dist.FileStore(str(Path(folder, "workers")), size)
-        numbers = {"rank": rank, "world_size": size}
+        store = dist.FileStore(str(Path(folder, "workers")), size)  # pyright: ignore[reportPrivateImportUsage]
         timeout = timedelta(seconds=TIMEOUT_SECONDS)
-        dist.init_process_group(backend(), store=store, timeout=timeout, **numbers)
-        return work_together(work, messages.put)
+        dist.init_process_group(backend(), store=store, timeout=timeout, rank=rank, world_size=size)
+        contact = Contact(messages.put if rank == 0 else send_nothing, group=Group(rank, size))
+        result = work.function(contact, *work.arguments)
+        dist.destroy_process_group()
+        return result if rank == 0 else None
     except Exception as error:
         temporary = Path(folder, f"{rank}.writing")
         temporary.write_bytes(_pickled(error))
@@ -196,13 +198,8 @@ def _pickled(error: Exception) -> bytes:
         return pickle.dumps(RuntimeError(f"{type(error).__name__}: {error}"))
 
 
-def work_together(work: Work, send: Callable[[Any], None], **options: Any) -> Any:
-    """In a worker of torch's process group: the result of the work, None unless it is the first."""
-    group = Group.of_torch()
-    contact = Contact(send if group.rank == 0 else lambda message: None, group=group, **options)
-    result = work.function(contact, *work.arguments)
-    dist.destroy_process_group()
-    return result if group.rank == 0 else None
+def send_nothing(message: Any) -> None:
+    """The first worker sends all messages."""
 
 
 def backend() -> str:

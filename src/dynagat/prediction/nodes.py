@@ -229,8 +229,9 @@ class NodePrediction(Prediction):
         """What the mean loss divides the sum over these targets by."""
         if self.problem.kind == "multilabel":
             return float((~target.isnan()).sum())
-        is_weighted = self.problem.kind == "classification" and self._class_weights is not None
-        return float(self._class_weights[target].sum()) if is_weighted else len(target)
+        if self.problem.kind == "classification" and (weights := self._class_weights) is not None:
+            return float(weights[target].sum())
+        return len(target)
 
     def _run_batch(self, network: nn.Module, batch: Batch) -> tuple[Tensor, Tensor]:
         """The nodes of a sample that are trained on, and the network's output for them."""
