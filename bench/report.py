@@ -44,6 +44,7 @@ from bench.tables import (
     times,
     training,
     walks,
+    workers,
 )
 
 
@@ -370,6 +371,17 @@ SECTIONS = (
         "outputs of all nodes with all neighbours. Each case has its own process; the peak memory "
         "is that of the whole process, including loading the graph.",
         training,
+    ),
+    Section(
+        "ddp",
+        "One worker and two",
+        "Training of ogbn-products on a smaller synthetic graph, by the code of `dynagat run`: by "
+        "one process with one thread and with two, and divided among two processes, as with "
+        "`--ddp 2`. All have the same batches of 256 nodes. The speed is the number of sampled "
+        "edges of all processes per second, sampling and averaging of gradients included, and the "
+        "ratio is to one process with one thread. The evaluation computes the outputs of all nodes "
+        "with all neighbours.",
+        workers,
     ),
     Section(
         "relational",

@@ -22,6 +22,7 @@ OWN_PROCESSES = (
     "memory",
     "import",
     "training",
+    "ddp",
     "links",
     "sampled links",
     "programs",

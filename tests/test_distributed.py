@@ -1,12 +1,17 @@
 """Runs that several processes make together: the same as one process, whatever happens to them."""
 
+import subprocess
+import sys
 import time
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from typer.testing import CliRunner
 
+from dynagat.cli import app
 from dynagat.cli.workers import chosen_runner
 from dynagat.comparison import compare
 from dynagat.data.store import GraphData
@@ -40,6 +45,7 @@ from tests.toys import graphs, links, nodes
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
 
+ROOT = Path(__file__).parent.parent
 ALL = (99, 99)  # more neighbours than any node has, so that nothing is sampled at random
 SCHEDULE = Schedule(lr=0.05, max_rounds=3, patience=9, batch_size=7, stop_at=2, round_passes=3)
 NODES = replace(nodes.BENCHMARK, schedule=SCHEDULE, microscope="none")
@@ -349,6 +355,25 @@ def test_a_benchmark_that_cant_be_divided_is_refused(made, message):
         jobs_of(made, Request(workers=2))
 
 
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("run pubmed --ddp 2", "--ddp 2 divides batches of sampled neighbours, but this trains on"),
+        ("run qm9 --ddp 2", "--ddp 2 is for predictions of nodes that are trained on sampled"),
+        ("run ogbn-products --ddp 0", "--ddp must lie between 1 and the"),
+        ("compare own --ddp 2 --workers 2", "--workers 2 makes several runs at a time and --ddp 2"),
+        ("run ogbn-products --ddp 2 --ray 127.0.0.1:1", "no Ray cluster answers at "),
+    ],
+)
+def test_the_command_refuses_in_one_sentence(words, message, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("os.cpu_count", lambda: 2)
+    done = CliRunner().invoke(app, words.split(), catch_exceptions=False)
+    assert done.exit_code == 2
+    assert done.stderr.startswith(f"dynagat: {message}")
+    assert done.stderr.count("\n") == 1
+
+
 def test_the_setting_and_the_number_of_processes_must_agree(tmp_path):
     [job] = jobs_of(sampled(1), Request(workers=2, seeds=(0,), mechanisms=("gat",)))
     assert job.benchmark.workers == 2
@@ -388,3 +413,16 @@ def test_a_comparison_divides_steps_on_sampled_neighbours_only(tmp_path):
             run=stop,
         )
     assert seen == [(2, (3, 3))]
+
+
+# Your own training loop
+
+
+def test_the_example_of_a_training_loop_runs_on_two_processes():
+    torchrun = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    command = [sys.executable, *torchrun, str(ROOT / "examples" / "ddp.py")]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert [line.rpartition(" ")[0] for line in done.stdout.splitlines()] == [
+        f"epoch {epoch}: accuracy" for epoch in range(5)
+    ]
+    assert float(done.stdout.split()[-1]) > 0.9

@@ -7,6 +7,7 @@ are started again, up to ATTEMPTS times, and continue from the checkpoint of the
 
 from __future__ import annotations
 
+import atexit
 import importlib
 import logging
 import multiprocessing
@@ -181,6 +182,8 @@ def _work_in_group(messages: Any, wanted: Any, parent: int, folder: str, work: W
         contact = Contact(messages.put if rank == 0 else send_nothing, group=Group(rank, size))
         result = work.function(contact, *work.arguments)
         dist.destroy_process_group()
+        # Threads of torch that are still there when Python ends sometimes abort the process.
+        atexit.register(os._exit, 0)
         return result if rank == 0 else None
     except Exception as error:
         temporary = Path(folder, f"{rank}.writing")
