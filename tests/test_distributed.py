@@ -11,6 +11,7 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
+from dynagat import placement
 from dynagat.cli import app
 from dynagat.cli.workers import chosen_runner
 from dynagat.comparison import compare
@@ -22,6 +23,7 @@ from dynagat.experiment import (
     Request,
     Store,
     benchmark,
+    distributed,
     jobs_of,
     run_lacking,
 )
@@ -31,6 +33,7 @@ from dynagat.experiment.distributed import (
     WorkerLost,
     is_loss_of_another,
     is_out_of_memory,
+    member_device,
 )
 from dynagat.experiment.runner import Processes, Work, WorkerError
 from dynagat.graph import Graph
@@ -38,7 +41,7 @@ from dynagat.group import ALONE, Group
 from dynagat.prediction.nodes import NodePrediction, NodeProblem, NodeTask
 from dynagat.sampling import NeighborLoader, infer
 from dynagat.training import Schedule, fit
-from tests.groups import FragileTask, fail, in_group
+from tests.groups import FragileTask, fail, in_group, told
 from tests.kills import result
 from tests.node_graphs import tiny
 from tests.toys import graphs, links, nodes
@@ -218,6 +221,17 @@ def test_inference_is_divided_and_gives_every_worker_the_same_rows(tmp_path):
         infer([last], x, graph, out=torch.empty(10, 4), group=Group(0, 2))
 
 
+def test_outputs_in_files_are_exchanged_like_those_in_memory(tmp_path, monkeypatch):
+    job = Job(sampled(2), "gatv2", 0)
+    in_memory, _ = in_group(2, lambda group: job.run(print, group=group), tmp_path)
+    monkeypatch.setenv("DYNAGAT_MEMORY", "100")  # bytes
+    monkeypatch.setenv("DYNAGAT_CACHE", str(tmp_path))
+    in_files = in_group(2, lambda group: job.run(print, group=group), tmp_path)
+    for each in in_files:
+        assert each.metrics == in_memory.metrics
+        assert each.weights == in_memory.weights
+
+
 def test_workers_draw_different_dropout_and_keep_the_same_weights_and_statistics(tmp_path):
     network = nodes.DropoutNetwork()
     made = sampled(2, network=network, neighbours=(2, 2))
@@ -339,6 +353,44 @@ def test_numbers_of_workers_that_cant_be(monkeypatch):
     assert chosen_runner(1, None, None, None, ddp=2) == Distributed(2)
     assert chosen_runner(1, "auto", 2, None, ddp=8) == Cluster("auto", 2, size=8)
     assert chosen_runner(3, None, None, None, ddp=1) == Processes(3)
+
+
+def test_each_worker_has_a_gpu_of_its_own(monkeypatch):
+    found = {"cuda": 2, "xpu": 0, "mps": 0}
+    monkeypatch.setattr("os.cpu_count", lambda: 4)
+    for module in (placement, distributed):
+        monkeypatch.setattr(module, "count_devices", found.get)
+    monkeypatch.setattr(placement, "_current", lambda kind: 0)
+    for device in ("cuda", "auto"):
+        runner = chosen_runner(1, None, None, None, device, 2)
+        assert runner == Distributed(2, device)
+        assert [member_device(device, rank) for rank in range(2)] == ["cuda:0", "cuda:1"]
+        with pytest.raises(ValueError, match=f"^--ddp must be at most 2, .* {device}, but is 3$"):
+            Distributed(3, device)
+    with pytest.raises(ValueError, match=r"^with --ddp 2, device must be .* but is cuda:1$"):
+        chosen_runner(1, None, None, None, "cuda:1", 2)
+    found |= {"cuda": 0, "mps": 1}
+    assert member_device("cpu", 1) == "cpu"
+    with pytest.raises(ValueError, match=r"^with --ddp 2, device must be .* but is mps$"):
+        Distributed(2, "auto")
+
+
+@pytest.mark.parametrize(
+    ("gpus", "device", "message"),
+    [
+        (1, "cuda:0", "device must be auto, cpu or cuda, .* but is cuda:0"),
+        (0.5, None, "gpus-per-run must be a whole number, .* but is 0.5"),
+    ],
+)
+def test_workers_on_a_cluster_do_not_share_a_gpu(gpus, device, message):
+    with pytest.raises(ValueError, match=f"^with --ddp 2, {message}$"):
+        chosen_runner(1, "auto", None, gpus, device, 2)
+    assert chosen_runner(1, "auto", None, 1, None, 2) == Cluster(gpus=1, device="auto", size=2)
+
+
+def test_the_launcher_tells_workers_their_device():
+    [done], _ = run_work(2, told)
+    assert done.result == ("cpu", Group(0, 2))
 
 
 @pytest.mark.parametrize(
