@@ -17,9 +17,8 @@ N = 3000  # nodes
 class Network(torch.nn.Module):
     def __init__(self):
         super().__init__()
-        options = {"add_self_loops": False}
-        self.first_layer = GATv2Conv(8, 8, heads=4, **options)
-        self.last_layer = GATv2Conv(32, 3, **options)
+        self.first_layer = GATv2Conv(8, 8, heads=4, add_self_loops=False)
+        self.last_layer = GATv2Conv(32, 3, add_self_loops=False)
 
     def first(self, x, graph):  # the graph's queries are the first of its keys
         return F.elu(self.first_layer((x, x[: graph.num_queries]), graph))

@@ -20,7 +20,8 @@ def in_group(size, work, folder):
     path, pipes = Path(folder, uuid.uuid4().hex), []
     for rank in range(size):
         reader, writer = os.pipe()
-        if not os.fork():
+        process = os.fork()
+        if not process:
             try:
                 store = dist.FileStore(str(path), size)
                 dist.init_process_group("gloo", store=store, rank=rank, world_size=size)
@@ -32,11 +33,11 @@ def in_group(size, work, folder):
             finally:
                 os._exit(0)
         os.close(writer)
-        pipes.append(os.fdopen(reader, "rb"))
-    contents = [pipe.read() for pipe in pipes]
-    for pipe in pipes:
+        pipes.append((process, os.fdopen(reader, "rb")))
+    contents = [pipe.read() for _, pipe in pipes]
+    for process, pipe in pipes:
         pipe.close()
-        os.wait()
+        os.waitpid(process, 0)
     assert all(contents), "a process of the group failed"
     return [pickle.loads(content) for content in contents]
 

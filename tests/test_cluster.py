@@ -193,12 +193,12 @@ def test_workers_of_a_cluster_make_a_run_together(ray_cluster, tmp_path):
 
 
 def test_what_ended_workers_that_make_a_run_together_is_found(ray_cluster):
-    from ray.exceptions import ActorDiedError
+    from ray.exceptions import WorkerCrashedError
 
     gloo, own = RuntimeError("[gloo] Connection closed by peer"), ValueError("lr must be")
     assert cause_of({0: gloo, 1: own}) is own
     assert isinstance(cause_of({0: gloo, 1: MemoryError()}), MemoryError)
-    killed = cause_of({0: gloo, 1: ActorDiedError("killed")})
+    killed = cause_of({0: gloo, 1: WorkerCrashedError()})
     assert str(killed) == "worker 1 was killed, perhaps because memory ran out"
 
 

@@ -85,9 +85,9 @@ def work_in_group(task: Task, size: int, gpus: float) -> tuple[Any, int]:
         except WorkerGroupError as error:
             raise cause_of(error.worker_failures) from None
         except ControllerError as error:
-            raise WorkerLost(
-                f"Ray Train: {str(error.controller_failure).splitlines()[0]}"
-            ) from None
+            failure = error.controller_failure
+            first = (str(failure).strip().splitlines() or [type(failure).__name__])[0]
+            raise WorkerLost(f"Ray Train: {first}") from None
     return ray.get(task.mailbox.kept.remote(task.number))
 
 
