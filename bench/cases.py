@@ -182,6 +182,7 @@ def make_cases(sizes: Sizes) -> list[Case]:
     effort = {"effort": sizes.effort}
     shapes = [{"heads": heads, "channels": channels, **effort} for heads, channels in sizes.shapes]
     two = [shape for shape in shapes if shape["heads"] * shape["channels"] in (256, 64)][:2]
+    wide = [shape for shape in shapes if shape["heads"] * shape["channels"] == 256]
     arxiv, first, (large, large_shapes) = sizes.arxiv, shapes[0], sizes.large
     batched = [{"heads": heads, "channels": 128 // heads, **effort} for heads in (1, 8)]
     cases = [
@@ -210,7 +211,7 @@ def make_cases(sizes: Sizes) -> list[Case]:
             for mechanism in ("gat", "dpgat")
             for shape in shapes
         ),
-        _case("bfloat16", "bfloat16", arxiv, first),
+        *(_case("bfloat16", "bfloat16", arxiv, shape) for shape in wide),
         *(_case("capture", "capture", arxiv, shape) for shape in two),
         *_sampling_cases(sizes),
         *_import_cases(sizes),

@@ -96,6 +96,7 @@ STREAMED_MEMORY = Ratio("reference / streamed", "reference", "streamed", "memory
 DEGREES = Ratio("time per edge / that of the even graph", "uneven", "even", "attention")
 BUILD = Ratio("building the graph / forward pass of a layer", "graph", "layer", "build")
 THREADS = Ratio("one thread / two threads", "1 thread", "2 threads", "attention")
+BFLOAT16 = Ratio("float32 / bfloat16", "float32", "bfloat16", "attention")
 CAPTURE = Ratio("forward pass with capture / without", "captured", "plain", "forward")
 WALKS = Ratio("time per edge, DGL / dynagat", "dgl, walks", "dynagat, walks", "edge")
 SAMPLING = Lowest(
@@ -134,6 +135,7 @@ GOALS = (
     Goal("threads", THREADS, min, "≥", 1.7),
     Goal("mechanisms", COMPILED, geometric_mean, "≥", 4),
     Goal("mechanisms", COMPILED, min, "≥", 1),
+    Goal("bfloat16", BFLOAT16, min, "≥", 1.5),
     Goal("capture", CAPTURE, max, "≤", 2),
     Goal("sampling", SAMPLING, min, "≥", 1),
     Goal("walks", WALKS, min, "≥", 1),

@@ -16,16 +16,17 @@
 namespace dynagat {
 namespace DYNAGAT_ISA {
 
-template <class A, Mechanism M, int Per>
-class Backward : Gather<A, M, Per> {
-  using Base = Gather<A, M, Per>;
+template <class A, class Stored, Mechanism M, int Per>
+class Backward : Gather<A, Stored, M, Per> {
+  using Base = Gather<A, Stored, M, Per>;
   using Base::a, Base::edge_weight, Base::edge_data, Base::edge_bytes, Base::weight_at,
       Base::grad_at, Base::signs_at, Base::fault, Base::begin, Base::end, Base::rowptr;
   using Base::dropout, Base::R, Base::H, Base::P, Base::D, Base::block, Base::ahead, Base::slope,
       Base::scale;
-  using Base::scratch, Base::gather, Base::read_edge_ids, Base::fail, Base::edge_width;
+  using Base::scratch, Base::gather, Base::rows_are_copied, Base::read_edge_ids, Base::fail,
+      Base::edge_width;
   using Base::W, Base::gat, Base::gatv2, Base::dpgat, Base::p, Base::rows, Base::tile;
-  using typename Base::V;
+  using typename Base::V, typename Base::Memory;
 
   Buffer<A> da_parts;  // [tasks + hubs, R, P], added up in this order
   Buffer<A> dw_parts;  // [tasks + segments, R, D, edge_width]: Σ ds · LeakyReLU'(z) · e
@@ -137,29 +138,29 @@ class Backward : Gather<A, M, Per> {
 
   // The sums of one row (query or key): row_sum (U, or its gradient), value_sum (dvalue),
   // score_grad.
-  void clear_sums(Scratch<A>& d) const {
+  void clear_sums(Memory& d) const {
     zero(d.row_sum, P);
     zero(d.value_sum, P);
     zero(d.score_grad, H);
   }
-  void save_sums(const Scratch<A>& d, A* part) const {
+  void save_sums(const Memory& d, A* part) const {
     std::memcpy(part, d.row_sum, P * sizeof(A));
     std::memcpy(part + P, d.score_grad, H * sizeof(A));
   }
-  void add_sums(Scratch<A>& d, const A* part) const {
+  void add_sums(Memory& d, const A* part) const {
     for (int64_t v = 0; v < P; ++v) d.row_sum[v] += part[v];
     for (int64_t h = 0; h < H; ++h) d.score_grad[h] += part[P + h];
   }
 
   // Loads dout and top of query i and clears its sums.
-  void start_query(Scratch<A>& d, int64_t i) const {
+  void start_query(Memory& d, int64_t i) const {
     d.dout_row = rows.read(p.dout, i, d.dout);
     tile.repeat(static_cast<const A*>(p.top) + i * H, d.top);
     for (int64_t t = 0; t < tile.vectors; ++t) d.weight_sum[t] = d.product_sum[t] = V{};
   }
 
   // Σ w g and Σ w per head, where w = exp(score - top), so that α = w / Σ w.
-  void fold_sums(const Scratch<A>& d, A* sums) const {
+  void fold_sums(const Memory& d, A* sums) const {
     tile.fold(d.product_sum, sums, [](A x, A y) { return x + y; });
     tile.fold(d.weight_sum, sums + H, [](A x, A y) { return x + y; });
   }
@@ -167,7 +168,7 @@ class Backward : Gather<A, M, Per> {
   // Stores w = exp(score - top) and g of edges [from, to), and adds them to d.product_sum (Σ w g)
   // and d.weight_sum (Σ w). For gat, w is stored as -w where the score before LeakyReLU is not
   // positive.
-  DYNAGAT_INLINE void weigh(Scratch<A>& d, int64_t i, int64_t r, int64_t from, int64_t to) {
+  DYNAGAT_INLINE void weigh(Memory& d, int64_t i, int64_t r, int64_t from, int64_t to) {
     if (from == to || !this->read_query(d, i, r)) return;
     const int64_t T = tile.vectors;
     for (int64_t e = from; e < to; e += block) {
@@ -175,7 +176,8 @@ class Backward : Gather<A, M, Per> {
       if (!gather(d, e, count, r)) return;
       this->template score<true>(d, e, count, r);
       for (int64_t b = 0; b < count; ++b) {
-        const A* x = d.value_row[b];
+        const Stored* x = d.value_row[b];
+        if (!this->keys_fit_cache) prefetch(d.prefetch_row[b], rows.bytes - this->first_half);
         sum_per_head<Per, A>(H, rows.per_head, d.partial + b * H,
                              [&](int64_t v) { return load(d.dout_row + v * W) * load(x + v * W); });
       }
@@ -203,7 +205,7 @@ class Backward : Gather<A, M, Per> {
   }
 
   // g := factor · g + dweights
-  bool adjust(Scratch<A>& d, int64_t e, int64_t count) {
+  bool adjust(Memory& d, int64_t e, int64_t count) {
     if (!read_edge_ids(d, e, count)) return false;
     for (int64_t b = 0; b < count; ++b) {
       const int64_t id = d.edge_id[b];
@@ -220,7 +222,7 @@ class Backward : Gather<A, M, Per> {
 
   // Replaces the stored (w, g) of edges [from, to) by (α after dropout, ds), and adds the edges to
   // the query's gradient in d.row_sum or d.score_grad.
-  DYNAGAT_INLINE void differentiate(Scratch<A>& d, int64_t i, int64_t r, int64_t from, int64_t to,
+  DYNAGAT_INLINE void differentiate(Memory& d, int64_t i, int64_t r, int64_t from, int64_t to,
                                     const A* sums, A* dw) {
     if (from == to || fault) return;
     A *delta = d.delta, *inverse = d.inverse;
@@ -257,7 +259,7 @@ class Backward : Gather<A, M, Per> {
 
   // score_grad += Σ ds, block by block, which is more accurate for long sums.
   template <class Ds>
-  void add_scores(Scratch<A>& d, int64_t from, int64_t to, const Ds& ds_of) const {
+  void add_scores(Memory& d, int64_t from, int64_t to, const Ds& ds_of) const {
     for (int64_t start = from; start < to; start += block) {
       A* sum = d.head_sum;
       zero(sum, H);
@@ -268,7 +270,7 @@ class Backward : Gather<A, M, Per> {
   }
 
   // row_sum += Σ_e ds · LeakyReLU'(z)
-  DYNAGAT_INLINE void add_slopes(Scratch<A>& d, int64_t from, int64_t to) {
+  DYNAGAT_INLINE void add_slopes(Memory& d, int64_t from, int64_t to) {
     const V s = all(slope);
     for_groups<Per, 4>(rows.vectors, rows.per_head,
                        [&](int64_t v, auto group, const int64_t* head) {
@@ -288,17 +290,17 @@ class Backward : Gather<A, M, Per> {
   }
 
   // row_sum += Σ_e ds · (key_j + W_e e_ij)
-  void add_keys(Scratch<A>& d, int64_t from, int64_t to, int64_t r) {
+  void add_keys(Memory& d, int64_t from, int64_t to, int64_t r) {
     for (int64_t e = from; e < to; e += block) {
       const int64_t count = std::min(block, to - e);
       if (!gather(d, e, count, r)) return;
       for (int64_t b = 0; b < count; ++b) copy(d.score + b * H, grad_at(e + b), H);
-      this->add_rows(d.row_sum, d.score, d.sum_row, count);
+      this->add_rows(d.row_sum, d.score, d.sum_row, count, nullptr);
     }
   }
 
   // Per edge t = ds · LeakyReLU'(z) (dpgat: ds · query):  dw += t ⊗ e,  de = W_eᵀ (a ⊙ t)
-  void differentiate_edge_features(Scratch<A>& d, int64_t i, int64_t r, int64_t from, int64_t to,
+  void differentiate_edge_features(Memory& d, int64_t i, int64_t r, int64_t from, int64_t to,
                                    A* dw) {
     const int64_t wide = edge_width();
     if (dpgat && !this->read_query(d, i, r)) return;
@@ -333,7 +335,7 @@ class Backward : Gather<A, M, Per> {
     }
   }
 
-  void finish_query(Scratch<A>& d, int64_t i, int64_t r, A* da_part) {
+  void finish_query(Memory& d, int64_t i, int64_t r, A* da_part) {
     const int64_t row = this->query_at(i, r);
     if (row < 0) return;  // it has no edges
     if constexpr (gat) {
@@ -347,7 +349,7 @@ class Backward : Gather<A, M, Per> {
 
   // da += x ⊙ U and row_sum = a ⊙ U, where x is the row and U is row_sum so far. Not called for a
   // row without edges, because its U is 0, and the product of 0 and a NaN would be NaN.
-  DYNAGAT_INLINE void scale_by_a(Scratch<A>& d, int64_t r, const A* x, A* da_part) const {
+  DYNAGAT_INLINE void scale_by_a(Memory& d, int64_t r, const A* x, A* da_part) const {
     A* sum = da_part + r * P;
     const A* attention = &a[r * P];
     for (int64_t v = 0; v < P; v += W) {
@@ -434,17 +436,17 @@ class Backward : Gather<A, M, Per> {
 
   // Transposed edges [from, to) of one key: value_sum += α dout,  row_sum += ds · (LeakyReLU'(z) or
   // query)
-  DYNAGAT_INLINE void add_transposed(Scratch<A>& d, int64_t r, int64_t from, int64_t to) {
+  DYNAGAT_INLINE void add_transposed(Memory& d, int64_t r, int64_t from, int64_t to) {
     for (int64_t t = from; t < to; t += block) {
       const int64_t count = std::min(block, to - t);
       for (int64_t b = 0; b < count; ++b) {
         const int64_t i = read_once(p.key_query + t + b), e = read_once(p.key_position + t + b);
         if (uint64_t(i) >= uint64_t(p.num_queries)) return fail(Fault::key_query);
         if (uint64_t(e) >= uint64_t(p.num_positions)) return fail(Fault::key_position);
-        d.value_row[b] = rows.read(p.dout, i, d.values + b * (rows.direct ? 0 : P));
+        d.value_row[b] = this->read_row(p.dout, i, d.values + b * (rows_are_copied ? P : 0));
         if (int64_t row; dpgat) {
           if (!this->find_query(i, r, row)) return;
-          d.key_row[b] = rows.read(p.query, row, d.keys + b * (rows.direct ? 0 : P));
+          d.key_row[b] = this->read_row(p.query, row, d.keys + b * (rows_are_copied ? P : 0));
         }
         d.edge_row[b] = weight_at(e);
         if (gatv2) d.sign_row[b] = signs_at(e);
@@ -465,7 +467,7 @@ class Backward : Gather<A, M, Per> {
     return rows.at(p.dout, i);
   }
 
-  DYNAGAT_INLINE void add_block(Scratch<A>& d, int64_t count) const {
+  DYNAGAT_INLINE void add_block(Memory& d, int64_t count) const {
     const int64_t stride = rows.bytes / rows.vectors;  // stored bytes per vector
     const V s = all(slope);
     for_groups<Per, 4>(rows.vectors, rows.per_head,
@@ -477,7 +479,8 @@ class Backward : Gather<A, M, Per> {
         sum[k] = load(d.row_sum + (v + k) * W), value[k] = load(d.value_sum + (v + k) * W);
       for (int64_t b = 0; b < count; ++b) {
         prefetch(d.prefetch_row[b] + v * stride, G * stride);
-        const A *weight = d.edge_row[b], *ds = weight + H, *x = d.value_row[b] + v * W;
+        const A *weight = d.edge_row[b], *ds = weight + H;
+        const Stored* x = d.value_row[b] + v * W;
         if constexpr (gatv2) slopes<G>(d.sign_row[b] + v, s, factor);
         DYNAGAT_UNROLL
         for (int k = 0; k < G; ++k) {
@@ -492,7 +495,7 @@ class Backward : Gather<A, M, Per> {
     });
   }
 
-  void finish_key(Scratch<A>& d, int64_t j, int64_t r, A* da_part) {
+  void finish_key(Memory& d, int64_t j, int64_t r, A* da_part) {
     const int64_t row = this->key_at(j, r);
     if (row < 0) return;  // it has no edges
     if constexpr (gat) {

@@ -29,6 +29,9 @@ struct Features {
   Drop* drop;
   ScoreHeads* score_heads;
   ScoreGradient* score_gradient;
+  AddRows* add_rows;
+  AddUpRows* add_up_rows;
+  MultiplySmall* multiply_small;
 };
 
 struct InstructionSet {
@@ -49,9 +52,10 @@ struct InstructionSet {
   }
 };
 
-#define FEATURES(isa)                                                              \
-  {isa::sparse_product, isa::sparse_dots, isa::sparse_drop,   isa::count_nonzeros, \
-   isa::drop,           isa::score_heads, isa::score_gradient}
+#define FEATURES(isa)                                                                 \
+  {isa::sparse_product, isa::sparse_dots,   isa::sparse_drop,    isa::count_nonzeros, \
+   isa::drop,           isa::score_heads,   isa::score_gradient, isa::add_rows,       \
+   isa::add_up_rows,    isa::multiply_small}
 
 // The best instruction set that both the machine and the build have; DYNAGAT_ISA sets an upper
 // limit.
@@ -97,12 +101,7 @@ InstructionSet choose_kernels() {
 
 const InstructionSet kernels = choose_kernels();
 
-void run(const Problem& problem, bool backward) {
-  int fault;
-  {
-    nb::gil_scoped_release release;
-    fault = kernels.kernel(problem)(problem, backward);
-  }
+void throw_if_fault(int fault) {
   static const char* const names[] = {"",           "rowptr",    "key_index",    "edge_id",
                                       "key_rowptr", "key_query", "key_position", "query_rows",
                                       "key_rows"};
@@ -110,6 +109,15 @@ void run(const Problem& problem, bool backward) {
     throw nb::value_error(
         (std::string("the graph's ") + names[fault] + " holds an index that is out of range")
             .c_str());
+}
+
+void run(const Problem& problem, bool backward) {
+  int fault;
+  {
+    nb::gil_scoped_release release;
+    fault = kernels.kernel(problem)(problem, backward);
+  }
+  throw_if_fault(fault);
 }
 
 void group_edges(const std::vector<std::pair<Address, int>>& edges, int64_t num_edges,
@@ -145,23 +153,31 @@ void group_edges(const std::vector<std::pair<Address, int>>& edges, int64_t num_
                             .c_str());
 }
 
-// A checksum of an array: the sum over its 64-bit words of a hash of the word and its position.
+// A hash of two words: both halves of the product of what is left of them after their keys.
+uint64_t hash_pair(const char* from, size_t bytes, uint64_t key) {
+  uint64_t words[2] = {};
+  std::memcpy(words, from, bytes);
+  const auto product =
+      static_cast<unsigned __int128>(words[0] ^ key) * (words[1] ^ (key * 2 + 0xBF58476D1CE4E5B9u));
+  return uint64_t(product) ^ uint64_t(product >> 64);
+}
+
+// A checksum of an array: the sum over its pairs of 64-bit words of a hash of the pair, whose key
+// depends on its position.
 uint64_t checksum(Address data, int64_t bytes, int threads) {
   nb::gil_scoped_release release;
-  constexpr int64_t chunk = 1 << 15;
-  const int64_t words = (bytes + 7) / 8, chunks = (words + chunk - 1) / chunk;
+  constexpr int64_t chunk = 1 << 18, pair = 16;  // bytes
+  const int64_t chunks = (bytes + chunk - 1) / chunk;
   auto* from = reinterpret_cast<const char*>(data);
   std::atomic<uint64_t> sum{uint64_t(bytes)};
   parallel_for(chunks, threads, [&](int64_t task) {
     uint64_t part = 0;
-    for (int64_t at = task * chunk, end = std::min(at + chunk, words); at < end; ++at) {
-      uint64_t word = 0;
-      std::memcpy(&word, from + at * 8, std::min<int64_t>(8, bytes - at * 8));
-      word += uint64_t(at) * 0x9E3779B97F4A7C15u;
-      word = (word ^ (word >> 30)) * 0xBF58476D1CE4E5B9u;
-      word = (word ^ (word >> 27)) * 0x94D049BB133111EBu;
-      part += word ^ (word >> 31);
-    }
+    const int64_t end = std::min((task + 1) * chunk, bytes);
+    int64_t at = task * chunk;
+    uint64_t key = 0x94D049BB133111EBu + uint64_t(at / pair) * 0x9E3779B97F4A7C15u;
+    for (; at + pair <= end; at += pair, key += 0x9E3779B97F4A7C15u)
+      part += hash_pair(from + at, pair, key);
+    if (at < end) part += hash_pair(from + at, size_t(end - at), key);
     sum += part;
   });
   return sum;
@@ -552,6 +568,145 @@ void differentiate_heads(const std::vector<Address>& arrays, const Sizes& sizes,
                                   at<void>(total), at<void>(da));
 }
 
+using LayerOptions = std::tuple<int, int, double, double, uint64_t>;
+
+// A layer in one call, on one set of nodes: the projections, if they are small; the scores of gat;
+// attention; the bias. Without small projections, the tables are given.
+struct Layer {
+  Problem problem;
+  HeadScores scores;  // for gat, whose query and key are computed from value
+  int64_t inner, width;
+  bool is_double;
+  const void* x;
+
+  // graph: its six arrays; sizes: nodes, positions, edges, heads, channels, columns of x; options:
+  // mechanism, storage (float32 or float64), slope, dropout, seed; tables: query, key, value, a or
+  // a_query, a_key; x: null if the projections are not small
+  Layer(const std::vector<Address>& graph, const Sizes& sizes, const LayerOptions& options,
+        const std::vector<Address>& tables, Address features, int threads) {
+    if (graph.size() != 6 || sizes.size() != 6 || tables.size() != 5)
+      throw nb::value_error("a layer needs 6 arrays of a graph, 6 sizes and 5 tables");
+    Problem& p = problem;
+    p.mechanism = Mechanism(std::get<0>(options)), p.storage = Storage(std::get<1>(options));
+    p.slope = std::get<2>(options), p.dropout = std::get<3>(options);
+    p.seed = std::get<4>(options);
+    is_double = p.storage == Storage::float64;
+    if (!is_double && p.storage != Storage::float32)
+      throw nb::value_error("a layer in one call must have float32 or float64 numbers");
+    p.threads = threads;
+    p.rowptr = at<const int32_t>(graph[0]), p.key_index = at<const int32_t>(graph[1]);
+    p.edge_id = at<const int32_t>(graph[2]), p.key_rowptr = at<const int32_t>(graph[3]);
+    p.key_query = at<const int32_t>(graph[4]), p.key_position = at<const int32_t>(graph[5]);
+    p.num_queries = p.num_keys = p.num_query_rows = p.num_key_rows = sizes[0];
+    p.num_positions = sizes[1], p.num_edges = sizes[2];
+    p.heads = sizes[3], p.channels = sizes[4];
+    p.query = at<void>(tables[0]), p.key = at<void>(tables[1]), p.value = at<void>(tables[2]);
+    if (p.mechanism == Mechanism::gatv2) p.a = at<void>(tables[3]);
+    scores = {p.value, at<void>(tables[3]), at<void>(tables[4]), sizes[0],
+              p.heads, p.channels,          is_double,           threads};
+    inner = sizes[5], width = p.heads * p.channels;
+    x = at<void>(features);
+  }
+
+  bool is_gat() const { return problem.mechanism == Mechanism::gat; }
+  int64_t nodes() const { return problem.num_queries; }
+};
+
+// results: top, out, and if the projections are small, the tables; for gat also query and key.
+// projections: weight, bias and table of each, if they are small
+void forward_layer(const std::vector<Address>& graph, const Sizes& sizes,
+                   const LayerOptions& options, const std::vector<Address>& tables, Address bias,
+                   const std::vector<Address>& results,
+                   const std::vector<std::tuple<Address, Address, Address>>& projections, Address x,
+                   int threads) {
+  Layer layer(graph, sizes, options, tables, x, threads);
+  Problem& p = layer.problem;
+  if (results.size() != 2) throw nb::value_error("a layer has 2 results");
+  p.top = at<void>(results[0]), p.out = at<void>(results[1]);
+  int fault;
+  {
+    nb::gil_scoped_release release;
+    if (layer.x)
+      for (const auto& [weight, b, table] : projections)
+        kernels.features.multiply_small({layer.x, layer.inner, 1, layer.nodes(), layer.inner,
+                                         layer.width, at<void>(weight), at<void>(b),
+                                         at<void>(table), true, false, layer.is_double});
+    if (layer.is_gat())
+      kernels.features.score_heads(layer.scores, const_cast<void*>(p.query),
+                                   const_cast<void*>(p.key));
+    fault = kernels.kernel(p)(p, false);
+    if (!fault && bias)
+      kernels.features.add_rows(p.out, layer.nodes(), layer.width, at<void>(bias), 0,
+                                layer.is_double, threads);
+  }
+  throw_if_fault(fault);
+}
+
+// The gradients of a projection: dtable += other, dbias = the sum of its rows, and if the
+// projections are small, dweight = dtableᵀ x and dx += dtable weight; null: not wanted
+struct ProjectionGradient {
+  void *weight, *dtable, *other, *dweight, *dbias;
+};
+
+void differentiate_projection(const Layer& layer, const ProjectionGradient& g, void* dx,
+                              bool is_first) {
+  const int64_t nodes = layer.nodes(), width = layer.width;
+  const Features& f = kernels.features;
+  const int threads = layer.problem.threads;
+  if (g.other) f.add_rows(g.dtable, nodes, width, g.other, width, layer.is_double, threads);
+  if (g.dbias) f.add_up_rows(g.dtable, nodes, width, g.dbias, layer.is_double, threads);
+  if (!layer.x) return;
+  if (g.dweight)
+    f.multiply_small({g.dtable, 1, width, width, nodes, layer.inner, layer.x, nullptr, g.dweight,
+                      false, false, layer.is_double});
+  if (dx)
+    f.multiply_small({g.dtable, width, 1, nodes, width, layer.inner, g.weight, nullptr, dx, false,
+                      !is_first, layer.is_double});
+}
+
+// given: top, dout; results: the gradients of query, key, value, `a` or a_query, a_key, the bias
+// and x; null: not wanted. projections: the fields of ProjectionGradient
+void backward_layer(
+    const std::vector<Address>& graph, const Sizes& sizes, const LayerOptions& options,
+    const std::vector<Address>& tables, const std::vector<Address>& given,
+    const std::vector<Address>& results,
+    const std::vector<std::tuple<Address, Address, Address, Address, Address>>& projections,
+    Address x, int threads) {
+  Layer layer(graph, sizes, options, tables, x, threads);
+  Problem& p = layer.problem;
+  if (given.size() != 2 || results.size() != 7)
+    throw nb::value_error("the gradients of a layer need 2 arrays and 7 results");
+  p.top = at<void>(given[0]), p.dout = at<void>(given[1]);
+  p.dquery = at<void>(results[0]), p.dkey = at<void>(results[1]), p.dvalue = at<void>(results[2]);
+  if (p.mechanism == Mechanism::gatv2) p.da = at<void>(results[3]);
+  int fault;
+  {
+    nb::gil_scoped_release release;
+    fault = kernels.kernel(p)(p, true);
+    if (!fault) {
+      if (layer.is_gat()) {
+        const size_t bytes = size_t(layer.width) * (layer.is_double ? 8 : 4);
+        Buffer<char> da(int64_t(2 * bytes));
+        kernels.features.score_gradient(layer.scores, p.dvalue, p.dquery, p.dkey, p.dvalue,
+                                        da.data());
+        std::memcpy(at<void>(results[3]), da.data(), bytes);
+        std::memcpy(at<void>(results[4]), da.data() + bytes, bytes);
+      }
+      if (results[5])
+        kernels.features.add_up_rows(p.dout, layer.nodes(), layer.width, at<void>(results[5]),
+                                     layer.is_double, threads);
+      for (size_t n = 0; n < projections.size(); ++n) {
+        const auto& [weight, dtable, other, dweight, dbias] = projections[n];
+        differentiate_projection(layer,
+                                 {at<void>(weight), at<void>(dtable), at<void>(other),
+                                  at<void>(dweight), at<void>(dbias)},
+                                 at<void>(results[6]), n == 0);
+      }
+    }
+  }
+  throw_if_fault(fault);
+}
+
 // x [nodes, channels]; pairs [P, 2] of int32 or int64, of which `count` from `first` on are used.
 PairProblem read_pairs(Address x, int64_t nodes, int64_t channels, const PairArray& pairs,
                        int64_t first, int64_t count, bool is_double, int threads) {
@@ -749,6 +904,12 @@ NB_MODULE(_native, m) {
   m.def("score_gradient", &differentiate_heads, nb::arg("arrays"), nb::arg("sizes"),
         nb::arg("dvalue"), nb::arg("dquery"), nb::arg("dkey"), nb::arg("total"), nb::arg("da"),
         nb::arg("is_double"), nb::arg("threads"));
+  m.def("forward_layer", &forward_layer, nb::arg("graph"), nb::arg("sizes"), nb::arg("options"),
+        nb::arg("tables"), nb::arg("bias"), nb::arg("results"), nb::arg("projections"),
+        nb::arg("x"), nb::arg("threads"));
+  m.def("backward_layer", &backward_layer, nb::arg("graph"), nb::arg("sizes"), nb::arg("options"),
+        nb::arg("tables"), nb::arg("given"), nb::arg("results"), nb::arg("projections"),
+        nb::arg("x"), nb::arg("threads"));
   m.def("pair_product", &multiply_pairs, nb::arg("x"), nb::arg("nodes"), nb::arg("channels"),
         nb::arg("pairs"), nb::arg("first"), nb::arg("count"), nb::arg("out"), nb::arg("is_double"),
         nb::arg("threads"));

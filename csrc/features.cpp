@@ -1,8 +1,10 @@
 // The functions of features.h, compiled once per instruction set.
 #include "features.h"
 
+#include "columns.h"
 #include "dropout.h"
 #include "head_scores.h"
+#include "small_product.h"
 #include "sparse.h"
 
 namespace dynagat {
@@ -67,6 +69,20 @@ void score_gradient(const HeadScores& p, const void* dvalue, const void* dquery,
   by_type(p.is_double, [&](auto t) {
     differentiate_scores(p, as(dvalue, t), as(dquery, t), as(dkey, t), as(total, t), as(da, t));
   });
+}
+
+void add_rows(void* x, int64_t rows, int64_t width, const void* added, int64_t step, bool is_double,
+              int threads) {
+  by_type(is_double, [&](auto t) { add_rows(as(x, t), rows, width, as(added, t), step, threads); });
+}
+
+void add_up_rows(const void* x, int64_t rows, int64_t width, void* out, bool is_double,
+                 int threads) {
+  by_type(is_double, [&](auto t) { add_up_rows(as(x, t), rows, width, as(out, t), threads); });
+}
+
+void multiply_small(const SmallProduct& p) {
+  p.is_double ? multiply_small<double>(p) : multiply_small<float>(p);
 }
 
 }  // namespace DYNAGAT_ISA

@@ -1,4 +1,5 @@
-// What happens to features before attention: sparse products, dropout, and the scores of GAT.
+// What happens to features before attention: sparse products, dropout, and the scores of GAT; and a
+// layer's biases.
 // Declared once per instruction set, like the kernels of kernels.h.
 #pragma once
 #include <cstdint>
@@ -62,6 +63,25 @@ using ScoreHeads = void(const HeadScores& p, void* query, void* key);
 using ScoreGradient = void(const HeadScores& p, const void* dvalue, const void* dquery,
                            const void* dkey, void* total, void* da);
 
+// Row r of x [rows, width] += the numbers from added[r * step] on; step 0: one bias for all rows
+using AddRows = void(void* x, int64_t rows, int64_t width, const void* added, int64_t step,
+                     bool is_double, int threads);
+
+// out [width] = the sum of the rows of x [rows, width]
+using AddUpRows = void(const void* x, int64_t rows, int64_t width, void* out, bool is_double,
+                       int threads);
+
+// out [rows, width] = left * table (+ bias [width], unless it is null), added to out if `adds`;
+// left(r, k) = left[r * row_step + k * step]; table is [inner, width], or its transpose
+struct SmallProduct {
+  const void* left;
+  int64_t row_step, step, rows, inner, width;
+  const void *table, *bias;
+  void* out;
+  bool is_transposed, adds, is_double;
+};
+using MultiplySmall = void(const SmallProduct& p);
+
 #define DYNAGAT_FEATURES        \
   SparseProduct sparse_product; \
   SparseDots sparse_dots;       \
@@ -69,7 +89,10 @@ using ScoreGradient = void(const HeadScores& p, const void* dvalue, const void* 
   CountNonzeros count_nonzeros; \
   Drop drop;                    \
   ScoreHeads score_heads;       \
-  ScoreGradient score_gradient;
+  ScoreGradient score_gradient; \
+  AddRows add_rows;             \
+  AddUpRows add_up_rows;        \
+  MultiplySmall multiply_small;
 namespace baseline {
 DYNAGAT_FEATURES
 }

@@ -7,14 +7,14 @@
 namespace dynagat {
 namespace DYNAGAT_ISA {
 
-template <class A, Mechanism M, int Per>
-class Forward : Gather<A, M, Per> {
-  using Base = Gather<A, M, Per>;
+template <class A, class Stored, Mechanism M, int Per>
+class Forward : Gather<A, Stored, M, Per> {
+  using Base = Gather<A, Stored, M, Per>;
   using Base::block, Base::fault, Base::begin, Base::end, Base::scratch, Base::gather;
   using Base::read_edge_ids, Base::rowptr;
   using Base::W, Base::gat, Base::p, Base::rows, Base::tile, Base::dropout, Base::R, Base::H,
       Base::P;
-  using typename Base::V;
+  using typename Base::V, typename Base::Memory;
 
  public:
   explicit Forward(const Problem& problem) : Base(problem) {}
@@ -36,7 +36,7 @@ class Forward : Gather<A, M, Per> {
   }
 
  private:
-  void start(Scratch<A>& d) const {
+  void start(Memory& d) const {
     d.is_empty = true;
     for (int64_t t = 0; t < tile.vectors; ++t) {
       // Not -inf, so that the weight of a score of -inf is exp(-inf) = 0 and not NaN.
@@ -47,7 +47,7 @@ class Forward : Gather<A, M, Per> {
   }
 
   // Adds edges [from, to) of query i under relation r to (top, weight_sum, row_sum).
-  DYNAGAT_INLINE void add_edges(Scratch<A>& d, int64_t i, int64_t r, int64_t from, int64_t to) {
+  DYNAGAT_INLINE void add_edges(Memory& d, int64_t i, int64_t r, int64_t from, int64_t to) {
     if (from == to || !this->read_query(d, i, r)) return;
     for (int64_t e = from; e < to; e += block) {
       const int64_t count = std::min(block, to - e);
@@ -61,12 +61,12 @@ class Forward : Gather<A, M, Per> {
       }
       exponentiate(d, count);
       if (dropout.active) apply_dropout(d, count);
-      this->add_rows(d.row_sum, d.score, d.value_row, count);
+      this->add_rows(d.row_sum, d.score, d.value_row, count, d.prefetch_row);
     }
   }
 
   // Raises top to the block's maximum, then replaces each score by exp(score - top).
-  DYNAGAT_INLINE void exponentiate(Scratch<A>& d, int64_t count) const {
+  DYNAGAT_INLINE void exponentiate(Memory& d, int64_t count) const {
     const int64_t T = tile.vectors, vectors = (count * H + W - 1) / W;
     V* s = reinterpret_cast<V*>(d.score);
     for (int64_t t = 0; t < T; ++t) d.new_top[t] = d.top[t];
@@ -86,7 +86,7 @@ class Forward : Gather<A, M, Per> {
   }
 
   // Sets top to new_top and multiplies the sums so far by exp(old top - new top).
-  DYNAGAT_INLINE void raise_top(Scratch<A>& d) const {
+  DYNAGAT_INLINE void raise_top(Memory& d) const {
     if (d.is_empty) {  // the sums are still zero
       d.is_empty = false;
       for (int64_t t = 0; t < tile.vectors; ++t) d.top[t] = d.new_top[t];
@@ -106,14 +106,14 @@ class Forward : Gather<A, M, Per> {
         store(d.row_sum + v * W, load(d.row_sum + v * W) * shrink[h]);
   }
 
-  void apply_dropout(Scratch<A>& d, int64_t count) const {
+  void apply_dropout(Memory& d, int64_t count) const {
     for (int64_t b = 0; b < count; ++b) {
       this->draw_dropout(d, d.edge_id[b]);
       for (int64_t h = 0; h < H; ++h) d.score[b * H + h] *= d.dropout_factor[h];
     }
   }
 
-  void finish(Scratch<A>& d, int64_t i) const {
+  void finish(Memory& d, int64_t i) const {
     A *total = d.head_sum, *inverse = d.inverse;
     tile.fold(d.weight_sum, total, [](A x, A y) { return x + y; });
     copy(static_cast<A*>(p.top) + i * H, reinterpret_cast<const A*>(d.top), H);
@@ -129,7 +129,7 @@ class Forward : Gather<A, M, Per> {
   }
 
   // Replaces the stored scores of edges [from, to) of one query by exp(score - top) / weight_sum.
-  void finish_weights(Scratch<A>& d, int64_t from, int64_t to) {
+  void finish_weights(Memory& d, int64_t from, int64_t to) {
     if (!p.weights || fault) return;
     tile.repeat(d.inverse, d.weight_sum);  // 1 / weight_sum
     V* s = reinterpret_cast<V*>(d.score);
@@ -181,7 +181,7 @@ class Forward : Gather<A, M, Per> {
   }
 
   // Adds the (top, weight_sum, row_sum) of a later segment to those of the scratch memory.
-  void merge(Scratch<A>& d, const A* part) const {
+  void merge(Memory& d, const A* part) const {
     const int64_t T = tile.vectors;
     const A *top = part, *total = part + T * W, *row = part + 2 * T * W;
     for (int64_t t = 0; t < T; ++t) d.new_top[t] = max(d.top[t], load(top + t * W));

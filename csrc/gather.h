@@ -11,8 +11,9 @@
 namespace dynagat {
 namespace DYNAGAT_ISA {
 
-// Scratch memory of one task. Numbers per head are stored as H values or as a Tile of vectors.
-template <class A>
+// Scratch memory of one task. Numbers per head are stored as H values or as a Tile of vectors. A is
+// the compute type, Stored the type of a block's rows (see Gather).
+template <class A, class Stored>
 struct Scratch {
   bool is_empty = true;           // no edge was added to the sums yet
   const A *query_row, *dout_row;  // the stored row, or its copy in `query` or `dout`
@@ -36,7 +37,8 @@ struct Scratch {
 
   // Rows per edge of a block. The pass by key has rows of dout in value_row, rows of query in
   // key_row, and (α, ds) in edge_row.
-  const A **key_row, **sum_row, **value_row, **edge_row;
+  const Stored **key_row, **sum_row, **value_row;
+  const A** edge_row;
   const Signs** sign_row;
   const char** prefetch_row;
   int64_t *key_id, *edge_id;  // checked copies of the block's indices: key_id is a row of key
@@ -78,27 +80,35 @@ struct Scratch {
     for (auto* sum : {&top, &new_top, &shrink, &weight_sum, &product_sum, &block_weight_sum,
                       &block_product_sum})
       visit(*sum, tile);
-    for (auto* row : {&key_row, &sum_row, &value_row, &edge_row}) visit(*row, block);
+    for (auto* row : {&key_row, &sum_row, &value_row}) visit(*row, block);
+    visit(edge_row, block);
     visit(sign_row, block);
     visit(prefetch_row, block);
     for (auto* index : {&key_id, &edge_id}) visit(*index, block);
   }
 };
 
-// A is the compute type, Per the vectors per head (see sum_per_head).
-template <class A, Mechanism M, int Per>
+// A is the compute type, Per the vectors per head (see sum_per_head). The rows of a block of edges
+// are read as `Stored`: A for rows that are stored in A or copied; or BFloat16 or Float16 for rows
+// that are converted whenever they are loaded, which must fill whole vectors.
+template <class A, class Stored, Mechanism M, int Per>
 class Gather {
  protected:
   static constexpr int W = width<A>;
   static constexpr bool gat = M == Mechanism::gat, gatv2 = M == Mechanism::gatv2;
   static constexpr bool dpgat = M == Mechanism::dpgat;
+  static constexpr bool converts = !std::is_same_v<A, Stored>;
   using V = Vec<A>;
+  using Memory = Scratch<A, Stored>;
 
   const Problem& p;
   const Rows<A> rows;
   const Tile<A> tile;
   const Dropout dropout;
-  const int64_t R, H, P, D, block, ahead;
+  const int64_t R, H, P, D;
+  const bool keys_fit_cache;  // the second level: then prefetching would only cost time
+  const int64_t block, ahead;
+  const int64_t first_half;  // bytes of a row that are prefetched first: whole cache lines
   const A slope, scale;
   const void* const value;
   const bool rows_are_copied;  // to be unpacked, or to add edge features
@@ -119,12 +129,15 @@ class Gather {
         H(p.heads),
         P(rows.padded),
         D(p.edge ? p.edge_dim : 0),
-        block(std::clamp<int64_t>(16384 / (P * int64_t(sizeof(A))), 4, 32)),
-        ahead(std::clamp<int64_t>(8192 / rows.bytes, 2, 32)),
+        keys_fit_cache(p.num_keys * p.relations <= (int64_t(1) << 19) / rows.bytes),
+        block(std::clamp<int64_t>((keys_fit_cache ? 16384 : 8192) / (P * int64_t(sizeof(Stored))),
+                                  4, 32)),
+        ahead(std::clamp<int64_t>(8192 / rows.bytes, block, 32)),
+        first_half(std::min((rows.bytes / 2 + 63) / 64 * 64, rows.bytes)),
         slope(A(p.slope)),
         scale(A(1 / std::sqrt(double(p.channels)))),
         value(p.value ? p.value : p.key),
-        rows_are_copied(!rows.direct || D > 0),
+        rows_are_copied(!converts && (!rows.direct || D > 0)),
         edge_bytes((2 * H * int64_t(sizeof(A)) +
                     (gatv2 ? rows.vectors * int64_t(sizeof(Signs)) : 0) + 15) /
                    16 * 16) {
@@ -168,11 +181,11 @@ class Gather {
 
   int64_t begin(int64_t i, int64_t r) const { return rowptr[i * R + r]; }
   int64_t end(int64_t i, int64_t r) const { return rowptr[i * R + r + 1]; }
-  Scratch<A> scratch() const { return Scratch<A>(block, P, H, tile.vectors, rows_are_copied); }
+  Memory scratch() const { return Memory(block, P, H, tile.vectors, rows_are_copied); }
   void fail(Fault what) { fault = int(what); }
 
   // Sets d.dropout_factor of the heads of one edge.
-  DYNAGAT_INLINE void draw_dropout(Scratch<A>& d, int64_t edge) const {
+  DYNAGAT_INLINE void draw_dropout(Memory& d, int64_t edge) const {
     dropout.factors(p.first_count + uint64_t(edge) * H, H, d.dropout_factor);
   }
 
@@ -205,31 +218,38 @@ class Gather {
   }
 
   // Sets d.query_row to the row of query i under relation r, or to its scores (gat).
-  DYNAGAT_INLINE bool read_query(Scratch<A>& d, int64_t i, int64_t r) {
+  DYNAGAT_INLINE bool read_query(Memory& d, int64_t i, int64_t r) {
     int64_t row;
     if (!find_query(i, r, row)) return false;
     d.query_row = gat ? static_cast<const A*>(p.query) + row * H : rows.read(p.query, row, d.query);
     return true;
   }
 
-  DYNAGAT_INLINE bool gather(Scratch<A>& d, int64_t e, int64_t count, int64_t r) {
+  // A row of a block; `copy` has room for it if rows are copied.
+  DYNAGAT_INLINE const Stored* read_row(const void* table, int64_t row, A* copy) const {
+    if constexpr (converts) return reinterpret_cast<const Stored*>(rows.at(table, row));
+    else return rows.read(table, row, copy);
+  }
+
+  DYNAGAT_INLINE bool gather(Memory& d, int64_t e, int64_t count, int64_t r) {
     for (int64_t b = 0; b < count; ++b) {
       const int64_t j = read_once(p.key_index + e + b);
       if (uint64_t(j) >= uint64_t(p.num_keys)) return fail(Fault::key_index), false;
       int64_t row;
       if (!find_key(j, r, row)) return false;
       d.key_id[b] = row;
-      if (!gat) d.key_row[b] = rows.read(p.key, row, d.keys + b * (rows_are_copied ? P : 0));
+      if (!gat) d.key_row[b] = read_row(p.key, row, d.keys + b * (rows_are_copied ? P : 0));
       if (gat || p.value)
-        d.value_row[b] = rows.read(value, row, d.values + b * (rows_are_copied ? P : 0));
+        d.value_row[b] = read_row(value, row, d.values + b * (rows_are_copied ? P : 0));
       else d.value_row[b] = d.key_row[b];
       if (!gat) d.sum_row[b] = d.key_row[b];
     }
-    if (D && !gather_edges(d, e, count, r)) return false;
+    if constexpr (!converts)
+      if (D && !gather_edges(d, e, count, r)) return false;
     return true;
   }
 
-  bool gather_edges(Scratch<A>& d, int64_t e, int64_t count, int64_t r) {
+  bool gather_edges(Memory& d, int64_t e, int64_t count, int64_t r) {
     if (!read_edge_ids(d, e, count)) return false;
     for (int64_t b = 0; b < count; ++b) {
       d.edge_row[b] = static_cast<const A*>(p.edge) + d.edge_id[b] * D;
@@ -248,7 +268,7 @@ class Gather {
   }
 
   // Copies the edge ids of positions [e, e + count) to d.edge_id; false if one is out of range.
-  bool read_edge_ids(Scratch<A>& d, int64_t e, int64_t count) {
+  bool read_edge_ids(Memory& d, int64_t e, int64_t count) {
     for (int64_t b = 0; b < count; ++b) {
       d.edge_id[b] = read_once(p.edge_id + e + b);
       if (uint64_t(d.edge_id[b]) >= uint64_t(p.num_edges)) return fail(Fault::edge_id), false;
@@ -256,18 +276,23 @@ class Gather {
     return true;
   }
 
-  DYNAGAT_INLINE void prefetch_edge(int64_t at, int64_t r) const {
-    if (at >= p.num_positions) return;
+  // Prefetches what the edge at a later position needs, except the second half of its row of
+  // values, and returns where that half starts. The loop after the scores prefetches it: memory
+  // would be idle there otherwise, and here the loads would wait for each other.
+  DYNAGAT_INLINE const char* prefetch_edge(int64_t at, int64_t r) const {
+    if (keys_fit_cache) return nullptr;
+    at = std::min(at, p.num_positions - 1);
     int64_t row = int64_t(p.key_index[at]) * R + r;
     if (p.key_rows) row = uint64_t(row) < uint64_t(p.num_keys * R) ? p.key_rows[row] : 0;
-    prefetch(rows.at(value, row), rows.bytes);
+    prefetch(rows.at(value, row), first_half);
     if (dpgat || (gatv2 && p.value)) prefetch(rows.at(p.key, row), rows.bytes);
     if (gat) __builtin_prefetch(static_cast<const A*>(p.key) + row * H);
+    return rows.at(value, row) + first_half;
   }
 
   // Computes d.score[b, h], padded with -inf to whole vectors. Signed: also stores the signs of z.
   template <bool Signed>
-  DYNAGAT_INLINE void score(Scratch<A>& d, int64_t e, int64_t count, int64_t r) {
+  DYNAGAT_INLINE void score(Memory& d, int64_t e, int64_t count, int64_t r) {
     if constexpr (gat) {
       score_gat(d, e, count, r);
     } else {
@@ -275,8 +300,8 @@ class Gather {
       const A* attention = gatv2 ? &a[r * P] : nullptr;
       const V s = all(slope);
       for (int64_t b = 0; b < count; ++b) {
-        prefetch_edge(e + b + ahead, r);
-        const A* k = d.sum_row[b];
+        d.prefetch_row[b] = prefetch_edge(e + b + ahead, r);
+        const Stored* k = d.sum_row[b];
         V* partial = d.partial + b * H;
         if constexpr (dpgat) {
           sum_per_head<Per, A>(H, rows.per_head, partial,
@@ -297,10 +322,10 @@ class Gather {
     }
   }
 
-  void score_gat(Scratch<A>& d, int64_t e, int64_t count, int64_t r) {
+  void score_gat(Memory& d, int64_t e, int64_t count, int64_t r) {
     const A* query = d.query_row;
     for (int64_t b = 0; b < count; ++b) {
-      prefetch_edge(e + b + ahead, r);
+      d.prefetch_row[b] = prefetch_edge(e + b + ahead, r);
       const A* key = static_cast<const A*>(p.key) + d.key_id[b] * H;
       A* raw = d.raw + b * H;
       for (int64_t h = 0; h < H; ++h) raw[h] = query[h] + key[h];
@@ -314,8 +339,12 @@ class Gather {
     for (int64_t at = count * H; at % W; ++at) d.score[at] = -std::numeric_limits<A>::infinity();
   }
 
-  // row += Σ_b weight[b, head] · x[b]
-  DYNAGAT_INLINE void add_rows(A* row, const A* weight, const A* const* x, int64_t count) const {
+  // row += Σ_b weight[b, head] · x[b]. Also prefetches the second halves of later rows, where
+  // prefetch_row says, unless it is null.
+  DYNAGAT_INLINE void add_rows(A* row, const A* weight, const Stored* const* x, int64_t count,
+                               const char* const* prefetch_row) const {
+    const int64_t stride = (rows.bytes - first_half) / rows.vectors;  // prefetched bytes per vector
+    const bool prefetches = prefetch_row && !keys_fit_cache;
     for_groups<Per, 8>(rows.vectors, rows.per_head,
                        [&](int64_t v, auto group, const int64_t* head) {
       constexpr int G = decltype(group)::value;
@@ -323,7 +352,9 @@ class Gather {
       DYNAGAT_UNROLL
       for (int k = 0; k < G; ++k) sum[k] = load(row + (v + k) * W);
       for (int64_t b = 0; b < count; ++b) {
-        const A *from = x[b] + v * W, *w = weight + b * H;
+        const Stored* from = x[b] + v * W;
+        if (prefetches) prefetch(prefetch_row[b] + v * stride, G * stride);
+        const A* w = weight + b * H;
         DYNAGAT_UNROLL
         for (int k = 0; k < G; ++k) sum[k] += w[head[k]] * load(from + k * W);
       }

@@ -10,24 +10,43 @@ namespace DYNAGAT_ISA {
 
 namespace {  // because every mechanism's object file has a function of this name
 
-template <class A, int Per>
+template <class A, class Stored, int Per>
 int attend(const Problem& p, bool backward) {
   constexpr Mechanism mechanism = Mechanism::DYNAGAT_MECHANISM;
-  return backward ? Backward<A, mechanism, Per>(p).run() : Forward<A, mechanism, Per>(p).run();
+  return backward ? Backward<A, Stored, mechanism, Per>(p).run()
+                  : Forward<A, Stored, mechanism, Per>(p).run();
 }
+
+#ifndef DYNAGAT_GENERIC_ONLY
+// False if there is no kernel for this number of channels.
+template <class Stored>
+bool attend_by_width(const Problem& p, bool backward, int& fault) {
+  const int64_t per_head = (p.channels + width<float> - 1) / width<float>;
+  if (per_head == 1) fault = attend<float, Stored, 1>(p, backward);
+  else if (per_head == 2) fault = attend<float, Stored, 2>(p, backward);
+  else if (per_head == 4) fault = attend<float, Stored, 4>(p, backward);
+  else if (per_head % 8 == 0) fault = attend<float, Stored, 8>(p, backward);
+  else return false;
+  return true;
+}
+#endif
 
 }  // namespace
 
 int DYNAGAT_MECHANISM(const Problem& p, bool backward) {
-  if (p.storage == Storage::float64) return attend<double, 0>(p, backward);
+  if (p.storage == Storage::float64) return attend<double, double, 0>(p, backward);
 #ifndef DYNAGAT_GENERIC_ONLY
-  const int64_t per_head = (p.channels + width<float> - 1) / width<float>;
-  if (per_head == 1) return attend<float, 1>(p, backward);
-  if (per_head == 2) return attend<float, 2>(p, backward);
-  if (per_head == 4) return attend<float, 4>(p, backward);
-  if (per_head % 8 == 0) return attend<float, 8>(p, backward);
+  // Rows of half precision are converted when they are loaded, except where each is needed several
+  // times (edge features are added to it) or does not fill whole vectors: then it is copied.
+  int fault;
+  if (p.channels % width<float> == 0 && !p.edge) {
+    if (p.storage == Storage::bfloat16 && attend_by_width<BFloat16>(p, backward, fault))
+      return fault;
+    if (p.storage == Storage::float16 && attend_by_width<Float16>(p, backward, fault)) return fault;
+  }
+  if (attend_by_width<float>(p, backward, fault)) return fault;
 #endif
-  return attend<float, 0>(p, backward);
+  return attend<float, float, 0>(p, backward);
 }
 
 }  // namespace DYNAGAT_ISA

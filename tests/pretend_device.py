@@ -110,7 +110,8 @@ def pretend_device():
         return DEVICE if name == str(DEVICE) else known(name)
 
     modules = ("placement", "experiment.benchmark", "experiment.execution", "experiment.trials",
-               "comparison.comparison")  # fmt: skip
+               "experiment.rescoring", "comparison.comparison", "cli.workers", "cli.inspect",
+               "cli.prediction")  # fmt: skip
     names = [f"dynagat.{each}.find_device" for each in modules]
     patches = [patch(name, find) for name in names]
     for each in patches:

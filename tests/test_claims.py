@@ -4,6 +4,9 @@ from dataclasses import replace
 
 import pytest
 
+from dynagat.analysis import complexity
+from dynagat.analysis.theory import Certificate
+from dynagat.benchmarks import find
 from dynagat.benchmarks.dictionary_lookup.attention import attention_table, figure_1_paper
 from dynagat.benchmarks.dictionary_lookup.claims import FINDS, FITS, STATIC, TREND
 from dynagat.benchmarks.dictionary_lookup.fit import fits
@@ -14,7 +17,8 @@ from dynagat.experiment.benchmark import no_extras
 from dynagat.report import claims_page, read_theorems
 from dynagat.report.claims import judgements
 from dynagat.report.judgement import verdict_of
-from dynagat.report.theorems import Theorem, counterexample
+from dynagat.report.theorems import Theorem, counterexample, write_theorems
+from tests.test_noise_report import declining
 from tests.test_report import BENCHMARK, attention, favouring, findings, record, runs, used_up
 
 
@@ -29,7 +33,11 @@ def at(mechanism, values_by_k, heads=1, **options):
 
 def judged(records, claim):
     """{protocol: (verdict, numbers)}"""
-    every = [each for each in judgements(findings(records)) if each.claim == claim]
+    return judged_of(records, BENCHMARK, claim)
+
+
+def judged_of(records, benchmark, claim):
+    every = [each for each in judgements(findings(records, benchmark)) if each.claim == claim]
     return {each.context: (each.verdict, each.numbers) for each in every}
 
 
@@ -84,6 +92,28 @@ def test_each_protocol_has_a_verdict_and_caveats_come_last():
     records += runs("gat", HIGH, sets=["k=4"], published=True)
     verdicts = {name: verdict for name, (verdict, _) in judged(records, STATIC).items()}
     assert verdicts == {"corrected": "held", "as-published": "did not hold"}
+
+
+def test_runs_with_a_caveat_are_shown_where_there_are_no_others():
+    shared = ["k=4", "valid_pairs=shared"]
+    records = [*at("gatv2", {4: HIGH}), *runs("gat", LOW, sets=shared)]
+    ((context, (verdict, numbers)),) = judged(records, STATIC).items()
+    assert context == "corrected; validation and test graphs have the same held-out pairs"
+    assert (verdict, numbers) == ("not tested", "There are no runs of GATv2 beside GAT (1 head).")
+
+
+def test_slopes_are_not_tested_where_runs_were_cut_off():
+    noise = find("edge-noise")
+    fast = [*declining("gat", 0.3), *declining("gatv2", 0.1)]
+    ((_, (verdict, numbers)),) = judged_of(fast, noise, noise.claim).items()
+    assert verdict == "held"
+    assert "GATv2 against GAT p " in numbers
+    early = {"sets": ["patience=5"]}
+    cut = declining("gatv2", 0.1, ended="budget", converged=False, **early)
+    every = judged_of([*declining("gat", 0.3, **early), *cut], noise, noise.claim)
+    ((_, (verdict, numbers)),) = every.items()
+    assert verdict == "not tested"
+    assert numbers.endswith("GATv2 not compared with GAT, because runs were cut off.")
 
 
 def test_reaching_a_level_counts_finished_runs_only():
@@ -152,6 +182,16 @@ def test_a_file_that_is_not_of_theorems_is_refused(tmp_path):
     path.write_text('[{"name": "x"}]')
     with pytest.raises(ValueError, match=r"theorems.json must be a file of `dynagat theory --out`"):
         read_theorems(path)
+
+
+def test_the_verdicts_of_certificates_are_written_without_their_numbers(tmp_path):
+    every = [Certificate("A", "b", True, ("x = 1.5",)), *complexity.certificates(timed=False)]
+    write_theorems(every, tmp_path)
+    assert read_theorems(tmp_path / "theorems.json") == [
+        Theorem("A", "b", True),
+        Theorem("Parameters", "as the paper counts them", True),
+    ]
+    assert (tmp_path / "counterexample.svg").read_text().startswith("<svg ")
 
 
 # Drawings

@@ -183,7 +183,7 @@ def test_tuning_gives_the_same_trials_here_and_on_a_cluster(ray_cluster, tmp_pat
 def test_workers_of_a_cluster_make_a_run_together(ray_cluster, tmp_path):
     task = SlowTask(neighbours=(2, 2), workers=2)
     [job] = (replace(job, benchmark=replace(job.benchmark, task=task)) for job in jobs_of(1))
-    first, _ = in_group(2, lambda group: job.run(lambda here: None, None, group), tmp_path)
+    first, _ = in_group(2, lambda group: job.run(lambda here: None, group=group), tmp_path)
     said, rounds, runner = [], [], replace(ray_cluster, size=2)
     events = {"watch": lambda job, here: rounds.append(here.round), "say": said.append}
     values, _ = results(tmp_path / "records.sqlite", [job], runner, **events)

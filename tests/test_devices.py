@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from functools import partial
 from types import SimpleNamespace
 
 import pytest
@@ -10,6 +11,9 @@ import torch
 
 from dynagat import GATv2Conv, Graph
 from dynagat.nn import cache
+from dynagat.nn.gcn import GCNConv
+from dynagat.nn.relational import RGCNConv
+from dynagat.nn.sage import SAGEConv
 from dynagat.ops import devices, fused
 from tests.problems import make_problem
 
@@ -79,6 +83,13 @@ def test_a_pair_on_two_devices_is_an_error():
     x = torch.ones(2, 3), torch.ones(2, 3, device="meta")
     with pytest.raises(ValueError, match=r"x\[1\] must be on cpu like x, but is on meta"):
         GATv2Conv((3, 3), 2)(x, torch.tensor([[0, 1], [1, 0]]))
+
+
+@pytest.mark.parametrize("make", [GCNConv, SAGEConv, partial(RGCNConv, num_relations=1)])
+def test_layers_without_attention_refuse_a_graph_on_another_device(make):
+    graph = Graph.from_edges(torch.tensor([0, 1]), torch.tensor([1, 0]), 2)
+    with pytest.raises(ValueError, match="graph must be on meta like x, but is on cpu"):
+        make(3, 2).to("meta")(torch.ones(2, 3, device="meta"), graph)
 
 
 def test_edges_and_relations_on_two_devices_are_an_error():

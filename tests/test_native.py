@@ -35,6 +35,18 @@ def test_bits_do_not_depend_on_threads_or_repetition(mechanism, threads):
             assert torch.equal(x, y)
 
 
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+def test_bits_of_half_precision_do_not_depend_on_threads(mechanism, dtype, threads):
+    graph = random_graph(3000, 2500, 60_000, 1, 20_000)
+    problem = make_problem(mechanism, 8, 32, graph=graph, dtype=torch.float32).to(dtype)
+    threads(1)
+    once = problem.results(fused)
+    threads(2)
+    for x, y in zip(once, problem.results(fused), strict=True):
+        assert torch.equal(x, y)
+
+
 def test_grouping_does_not_depend_on_threads(threads):
     edge_index = torch.randint(0, 1000, (2, 200_000))
     threads(1)
@@ -107,9 +119,11 @@ from tests.problems import MECHANISMS, make_problem, random_graph
 assert kernels.instruction_set == "{name}", kernels.instruction_set
 import torch
 for mechanism in MECHANISMS:
-    for dtype, limit in ((torch.float64, 1e-11), (torch.float32, 1e-4), (torch.float16, 2e-2)):
-        for shape in ((8, 8), (3, 5), (1, 64)):
-            problem = make_problem(mechanism, *shape, edge_dim=2, dtype=torch.float64).to(dtype)
+    for dtype, limit in ((torch.float64, 1e-11), (torch.float32, 1e-4), (torch.float16, 2e-2),
+                         (torch.bfloat16, 1e-1)):
+        for shape, edge_dim in (((8, 8), 2), ((3, 5), 2), ((1, 64), 2), ((2, 32), 0)):
+            problem = make_problem(mechanism, *shape, edge_dim=edge_dim, dtype=torch.float64)
+            problem = problem.to(dtype)
             results = problem.results(fused)
             exact = problem.to(torch.float64).results(reference)
             for x, y in zip(results, exact, strict=True):

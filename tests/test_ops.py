@@ -24,7 +24,13 @@ OPTIONS = {
     "own value": {"own_value": True},
     "steep": {"slope": 1.7},
     "flipped": {"slope": -0.3},
+    "large table": {"graph": (20, 3000, 300)},  # keys beyond the cache, so rows are prefetched
 }
+HALF = [((4, 8), option) for option in ("plain", "edge features", "relations", "dropout", "batch")]
+HALF += [((1, 16), option) for _, option in HALF]
+HALF += [(shape, "plain") for shape in ((3, 5), (2, 16), (2, 24), (4, 32), (2, 64), (1, 64))]
+HALF += [(shape, "large table") for shape in ((4, 32), (1, 128))]
+HALF += [((2, 16), "own value"), ((4, 32), "relations"), ((8, 8), "hub"), ((1, 128), "hub")]
 
 
 def problem_of(mechanism, heads, channels, option, **more):
@@ -66,13 +72,10 @@ def test_single_precision_error_is_at_most_twice_that_of_the_reference(
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
-@pytest.mark.parametrize("option", ["plain", "edge features", "relations", "dropout", "batch"])
-@pytest.mark.parametrize(("heads", "channels"), [(4, 8), (1, 16)])
+@pytest.mark.parametrize(("shape", "option"), HALF)
 @pytest.mark.parametrize("mechanism", MECHANISMS)
-def test_half_precision_tables_are_summed_in_single_precision(
-    mechanism, heads, channels, option, dtype
-):
-    problem = problem_of(mechanism, heads, channels, option).to(dtype)
+def test_half_precision_tables_are_summed_in_single_precision(mechanism, shape, option, dtype):
+    problem = problem_of(mechanism, *shape, option).to(dtype)
     exact = problem.to(torch.float64)
     exact_out, exact_weights, *exact_grads = exact.results(reference)
     out, weights, *grads = problem.results(fused)

@@ -1,6 +1,7 @@
 """Runs, models and analyses on a device: checked on a pretended one, since there is no GPU."""
 
 import io
+import json
 from dataclasses import dataclass, replace
 from types import SimpleNamespace
 from typing import ClassVar
@@ -13,7 +14,7 @@ from typer.testing import CliRunner
 
 import dynagat
 from dynagat import Graph, placement
-from dynagat.benchmarks import find
+from dynagat.benchmarks import BENCHMARKS, find
 from dynagat.benchmarks.own_links import OWN_LINKS
 from dynagat.cli import app
 from dynagat.cli.workers import chosen_runner
@@ -158,6 +159,36 @@ def test_auto_is_the_first_gpu_or_the_cpu(monkeypatch):
         placement.find_device("mps:1")
 
 
+def test_the_commands_run_inspect_and_tune_on_a_device(monkeypatch, tmp_path):
+    monkeypatch.setitem(BENCHMARKS, "toy-links", links.BENCHMARK)
+    place = ["--device", str(DEVICE)]
+
+    def dynagat_(*words):
+        result = CliRunner().invoke(app, [*map(str, words), *place])
+        assert result.exit_code == 0, result.output
+        return result.stdout
+
+    store = tmp_path / "records.sqlite"
+    with pretend_device():
+        text = dynagat_("run", "toy-links", "--mechanism", "gatv2", "--seeds", 0,
+                        "--set", "max_rounds=1", "--store", store, "--json")  # fmt: skip
+        assert json.loads(text)["versions"]["device"] == str(DEVICE)
+        text = dynagat_("inspect", "toy-links", "--store", store, "--out", tmp_path / "page.html")
+        assert "agreement" in text.splitlines()[0]
+        study = tmp_path / "tune.sqlite"
+        dynagat_(
+            "tune",
+            "toy-links",
+            "--mechanism",
+            "gatv2",
+            "--smoke",
+            "--trials",
+            2,
+            "--storage",
+            study,
+        )
+
+
 COMMANDS = ["run dictionary-lookup", "tune dictionary-lookup", "compare g", "inspect x.py",
             "predict --model m --out p.csv"]  # fmt: skip
 
@@ -187,6 +218,8 @@ def test_workers_are_told_the_device():
     [one] = runner.runner_of(1, "cuda:1").run(iter([done]), print, print, None)
     assert one.result == "cuda:1"
     assert runner.runner_of(2, "auto") == runner.Processes(2, "auto")
+    with pytest.raises(ValueError, match="workers is a Cluster, which has its own"):
+        runner.runner_of(Cluster(), "cuda")
 
 
 # Copies
@@ -200,8 +233,11 @@ class Stream:
     def __init__(self, device):
         self.device = device
 
-    def wait_stream(self, other):
-        self.events.append("wait")
+    def record_event(self):
+        return self.events.count("copy")
+
+    def wait_event(self, number):
+        self.events.append(("wait", number))
 
     def __enter__(self):
         self.events.append("copy")
@@ -232,8 +268,8 @@ def test_the_next_batch_is_copied_while_the_last_is_computed(streams):
     for _ in placement.copied_ahead([torch.ones(1), torch.ones(2), torch.ones(3)], GPU):
         streams.append("compute")
     copy = ["pin", "copy", ("to", True), "copy begun"]
-    use = ["wait", True, "compute"]
-    assert streams == [*copy, *copy, *use, *copy, *use, *use]
+    first, second, third = ([("wait", n), True, "compute"] for n in (1, 2, 3))  # of its own copy
+    assert streams == [*copy, *copy, *first, *copy, *second, *third]
 
 
 def test_on_the_cpu_nothing_is_copied():
@@ -251,8 +287,8 @@ def test_a_value_is_moved_with_everything_in_it():
         assert there["parts"][0].device == there["parts"][1][0].device == DEVICE
         assert there["parts"][2:] == (None, 3)
         assert placement.device_of(there["module"]) == DEVICE
-        again = placement.moved(there["batch"], DEVICE)
-        assert again.node_id is there["batch"].node_id
+        assert placement.moved(there["batch"].graphs, DEVICE)[0] is there["batch"].graphs[0]
+        assert placement.moved(there["batch"], DEVICE).node_id is there["batch"].node_id
 
 
 def test_peak_memory_is_that_of_the_device(monkeypatch):

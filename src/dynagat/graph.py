@@ -206,13 +206,17 @@ class Graph:
         ]
 
     def to(self, device: torch.device | str, *, non_blocking: bool = False) -> Graph:
-        """The same graph on another device."""
+        """The graph on a device; itself if it is there."""
         return self.with_arrays(lambda array: array.to(device, non_blocking=non_blocking))
 
     def with_arrays(self, copy: Callable[[Tensor], Tensor]) -> Graph:
-        """The same graph with copies of its arrays, such as `Tensor.pin_memory` makes them."""
-        arrays = {name: copy(t) for name, t in vars(self).items() if isinstance(t, Tensor)}
-        return replace(self, **arrays, used_query_rows=None, used_key_rows=None)
+        """The graph with copies of its arrays, as `Tensor.pin_memory` makes them; itself if all of
+        them are the same."""
+        arrays = {name: t for name, t in vars(self).items() if isinstance(t, Tensor)}
+        copies = {name: copy(t) for name, t in arrays.items()}
+        if all(copies[name] is t for name, t in arrays.items()):
+            return self
+        return replace(self, **copies, used_query_rows=None, used_key_rows=None)
 
     def __repr__(self) -> str:
         relations = f", relations={self.num_relations}" if self.num_relations > 1 else ""

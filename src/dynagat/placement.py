@@ -175,10 +175,11 @@ class Copies:
         source = pinned(batch)  # kept until the copy is over
         with self.streams.stream(self.stream):
             copy = moved(source, self.device, non_blocking=True)
+        copied = self.stream.record_event()  # the next copy may have begun before `finish`
 
         def finish(source: T = source) -> T:
             computing = self.streams.current_stream(self.device)
-            computing.wait_stream(self.stream)
+            computing.wait_event(copied)
             _each(copy, partial(_use_on, computing))
             return copy
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -19,7 +20,9 @@ def theory(
     folder: Annotated[
         Path | None,
         typer.Option(
-            "--out", help="Folder for theorems.json, the verdicts, and counterexample.svg."
+            "--out",
+            help="Folder for theorems.json, the verdicts, and counterexample.svg;"
+            " nothing is timed then.",
         ),
     ] = None,
 ) -> None:
@@ -32,7 +35,8 @@ def theory(
     from dynagat.analysis import theory as proofs
 
     every = []
-    for certify in (proofs.certificates, complexity.certificates):
+    lots = proofs.certificates, partial(complexity.certificates, timed=folder is None)
+    for certify in lots:
         for certificate in certify():
             print(json.dumps(asdict(certificate)) if as_json else f"{certificate}\n", flush=True)
             every.append(certificate)

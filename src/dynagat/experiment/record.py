@@ -14,7 +14,10 @@ from dynagat.experiment.settings import flat
 
 @dataclass(frozen=True, eq=False)
 class Record:
-    """One run. `key` is a hash of all that determines the result: equal keys mean equal runs."""
+    """One run. `key` is a hash of all that determines the result: equal keys mean equal runs.
+
+    The versions and the device, which `versions` names if it was not the CPU, are not in the key.
+    """
 
     key: str
     benchmark: str

@@ -159,6 +159,12 @@ class Processes(Runner):
 def runner_of(workers: int | Runner, device: str = "cpu") -> Runner:
     """The runner for a number of workers, which compute on a device."""
     if isinstance(workers, Runner):
+        if device != "cpu":
+            kind = type(workers).__name__
+            raise ValueError(
+                f"device is {device!r} for a number of workers, but workers is a {kind}, "
+                "which has its own"
+            )
         return workers
     if workers < 1:
         raise ValueError(f"workers must be at least 1, but is {workers}")

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from dynagat.graph import Graph
 from dynagat.nn.edges import Edges, Size
 from dynagat.nn.linear import Linear
 from dynagat.nn.loops import REDUCTIONS
@@ -98,6 +99,12 @@ def check_devices(
     for name, given in inputs.items():
         if given is not None and given.device != x_key.device:
             raise ValueError(f"{name} must be on {x_key.device} like x, but is on {given.device}")
+
+
+def check_graph(graph: Graph, x: Tensor) -> None:
+    """For layers that take a Graph only."""
+    if graph.device != x.device:
+        raise ValueError(f"graph must be on {x.device} like x, but is on {graph.device}")
 
 
 def fit_sizes(x_key: Tensor, x_query: Tensor | None, edges: Edges, size: Any) -> Size:

@@ -13,6 +13,7 @@ from torch.nn.parameter import Parameter
 
 from dynagat.graph import Graph
 from dynagat.nn import checks
+from dynagat.nn.direct import Direct, call_directly
 from dynagat.nn.edges import Edges, read_edges
 from dynagat.nn.linear import Linear
 from dynagat.nn.loops import FillValue, keep_real_loops, loop_features, warn_about_pair_loops
@@ -50,6 +51,7 @@ class GraphAttention(nn.Module, ABC):
 
     attention_halves: ClassVar[int] = 1  # length of the paper's attention vector, in units of C
     needs_query: ClassVar[bool] = True  # whether x[1] is required
+    direct: ClassVar[Direct]
 
     lin_edge: Linear | None
     res: Linear | None
@@ -106,6 +108,10 @@ class GraphAttention(nn.Module, ABC):
     @abstractmethod
     def attention_vectors(self) -> tuple[Parameter, ...]:
         """The attention vectors, in the order in which PyG initialises them."""
+
+    def is_direct(self, x: Tensor) -> bool:
+        """Whether a direct call computes what `attend` does, in the same way."""
+        return True
 
     # Parameters
 
@@ -181,6 +187,10 @@ class GraphAttention(nn.Module, ABC):
                 added self-loops. Under torch.compile, where shapes must not depend on data,
                 replaced self-loops stay in the list with α = 0.
         """
+        if edge_attr is None and size is None and relation is None and not weights:
+            out = call_directly(self, x, edge_index)
+            if out is not None:
+                return out
         x_key, x_query = checks.read_nodes(x, self.needs_query)
         edges = read_edges(edge_index, self.flow)
         sizes = checks.fit_sizes(x_key, x_query, edges, size)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, final
+from typing import Any, ClassVar, final
 
 from torch import Tensor
 from torch.nn.parameter import Parameter
@@ -10,6 +10,7 @@ from torch.nn.parameter import Parameter
 from dynagat import ops
 from dynagat.graph import Graph
 from dynagat.nn.core import Channels, GraphAttention, used_rows
+from dynagat.nn.direct import Direct
 from dynagat.nn.linear import Linear
 from dynagat.nn.loops import FillValue
 
@@ -26,6 +27,8 @@ class DPGATConv(GraphAttention):
         bias: whether the output has a bias.
         share_weights: whether W_r = W_l, that is Q = K.
     """
+
+    direct: ClassVar[Direct] = Direct("dpgat", ("lin_l", "lin_r", "lin_v"), (1, 0, 2), ())
 
     def __init__(
         self,

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 from typing import Any, ClassVar, final
 
+import torch
 from torch import Tensor
 from torch.nn.parameter import Parameter
 
 from dynagat import ops
 from dynagat.graph import Graph
 from dynagat.nn.core import Channels, GraphAttention, used_rows
+from dynagat.nn.direct import Direct
 from dynagat.nn.linear import Linear
 from dynagat.nn.loops import FillValue
 from dynagat.ops.head_scores import with_scores
 from dynagat.ops.project import project, project_rows
 from dynagat.used_rows import UsedRows
+
+CACHED = 1 << 18  # numbers that stay in the cache of a core while they are used
 
 
 @final
@@ -33,6 +37,7 @@ class GATConv(GraphAttention):
 
     attention_halves: ClassVar[int] = 2  # a = [a_dst ‖ a_src]
     needs_query: ClassVar[bool] = False
+    direct: ClassVar[Direct] = Direct("gat", ("lin",), (-1, -1, 0), ("att_dst", "att_src"))
 
     lin: Linear | None
     lin_src: Linear | None
@@ -110,9 +115,18 @@ class GATConv(GraphAttention):
     def _scores_from_value(self, x: Tensor) -> bool:
         """Whether reading W x takes less time than multiplying x with two merged vectors per head.
 
-        With its gradient, W x is read about four times, x otherwise twice as often.
+        With its gradient, W x is read about four times, x otherwise twice as often. A small W x
+        stays in the cache.
         """
-        return self.num_relations is None and 2 * x.shape[-1] > self.heads * self.out_channels
+        width = self.heads * self.out_channels
+        if self.num_relations is not None:
+            return False
+        # Compiled programs do not compare the number of nodes, because it may be a symbol.
+        is_small = not torch.compiler.is_compiling() and x.shape[-2] * width <= CACHED
+        return is_small or 2 * x.shape[-1] > width
+
+    def is_direct(self, x: Tensor) -> bool:
+        return self._scores_from_value(x)
 
     def attend(
         self, x_key: Tensor, x_query: Tensor | None, graph: Graph, **options: Any

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, final
+from typing import Any, ClassVar, final
 
 from torch import Tensor
 from torch.nn.parameter import Parameter
@@ -10,6 +10,7 @@ from torch.nn.parameter import Parameter
 from dynagat import ops
 from dynagat.graph import Graph
 from dynagat.nn.core import Channels, GraphAttention, used_rows
+from dynagat.nn.direct import Direct
 from dynagat.nn.linear import Linear
 from dynagat.nn.loops import FillValue
 
@@ -27,6 +28,8 @@ class GATv2Conv(GraphAttention):
         bias: whether W_l, W_r and the output have a bias.
         share_weights: whether W_r = W_l.
     """
+
+    direct: ClassVar[Direct] = Direct("gatv2", ("lin_l", "lin_r"), (1, 0, -1), ("att",))
 
     def __init__(
         self,

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from dynagat.graph import Graph
+from dynagat.nn.checks import check_graph
 from dynagat.nn.linear import Linear
 
 
@@ -32,6 +33,7 @@ class GCNConv(nn.Module):
 
     def forward(self, x: Tensor, graph: Graph, degree: Tensor | None = None) -> Tensor:
         """[num_keys, in] -> [num_queries, out]; a sample needs the degrees [num_keys]."""
+        check_graph(graph, x)
         here = graph.rowptr.diff()  # [num_queries]
         if degree is None:
             if graph.num_queries != graph.num_keys:

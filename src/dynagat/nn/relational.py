@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from torch.nn.parameter import Parameter
 
 from dynagat.graph import Graph
+from dynagat.nn.checks import check_graph
 from dynagat.ops.project import project_rows, take_rows
 from dynagat.used_rows import UsedRows
 
@@ -40,6 +41,7 @@ class RGCNConv(nn.Module):
 
     def forward(self, x: Tensor, graph: Graph) -> Tensor:
         """[N, in] -> [N, out]"""
+        check_graph(graph, x)
         graph, rows = _compact(graph)
         count = graph.rowptr.diff().to(x.dtype) + TINY  # [N·R]
         scale = (1 / count)[graph.row_index.long()]  # [E]
@@ -68,6 +70,7 @@ class RGINConv(nn.Module):
 
     def forward(self, x: Tensor, graph: Graph) -> Tensor:
         """[N, in] -> [N, out]"""
+        check_graph(graph, x)
         graph, rows = _compact(graph)
         hidden = self.activation(project_rows(take_rows(x, rows), self.first, None, rows))
         message = self.activation(project_rows(hidden, self.second, None, rows))

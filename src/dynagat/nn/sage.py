@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from dynagat.graph import Graph
+from dynagat.nn.checks import check_graph
 from dynagat.nn.gcn import sum_keys
 
 
@@ -28,6 +29,7 @@ class SAGEConv(nn.Module):
     def forward(self, x: Tensor | tuple[Tensor, Tensor], graph: Graph) -> Tensor:
         """[num_keys, in] -> [num_queries, out]; of a sample, x is (keys, queries)."""
         key, own = x if isinstance(x, tuple) else (x, x)
+        check_graph(graph, key)
         query_index = graph.query_index
         loops = query_index[graph.key_index == query_index].long()
         loops = torch.bincount(loops, minlength=graph.num_queries)[:, None].to(key.dtype)

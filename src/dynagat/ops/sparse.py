@@ -166,11 +166,7 @@ def _check_range(name: str, index: Tensor, size: int) -> None:
 class _Project(Function):
     @staticmethod
     def forward(values, weight, bias, pattern):
-        values, table = values.contiguous(), weight.t().contiguous()
-        bias = None if bias is None else bias.contiguous()
-        out = empty((pattern.shape[0], weight.shape[0]), values.dtype)
-        _multiply(pattern.arrays(), values, table, bias, out)
-        return out
+        return multiply(Sparse(pattern, values), weight, bias)
 
     @staticmethod
     def setup_context(ctx, inputs, output):
@@ -192,10 +188,24 @@ class _Project(Function):
                 dvalues.data_ptr(), values.dtype == torch.float64, torch.get_num_threads(),
             )  # fmt: skip
         if wants_weight:
-            transposed = empty((pattern.shape[1], dout.shape[1]), dout.dtype)
-            _multiply(pattern.transposed_arrays(), values.contiguous(), dout, None, transposed)
-            dweight = transposed.t().contiguous()
+            dweight = weight_gradient(Sparse(pattern, values), dout)
         return dvalues, dweight, dout.sum(0) if wants_bias else None, None
+
+
+def multiply(x: Sparse, weight: Tensor, bias: Tensor | None) -> Tensor:  # [N, in] -> [N, out]
+    """x Wᵀ + b, without a gradient"""
+    table = weight.t().contiguous()
+    bias = None if bias is None else bias.contiguous()
+    out = empty((x.pattern.shape[0], weight.shape[0]), x.values.dtype)
+    _multiply(x.pattern.arrays(), x.values.contiguous(), table, bias, out)
+    return out
+
+
+def weight_gradient(x: Sparse, dout: Tensor) -> Tensor:  # [out, in]
+    """doutᵀ x; dout [N, out] is contiguous"""
+    transposed = empty((x.pattern.shape[1], dout.shape[1]), dout.dtype)
+    _multiply(x.pattern.transposed_arrays(), x.values.contiguous(), dout, None, transposed)
+    return transposed.t().contiguous()
 
 
 def _multiply(

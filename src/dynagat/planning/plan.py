@@ -21,6 +21,8 @@ and n the number of hosts. The others are rates: sampled, gathered, flops, ...; 
     time of an epoch = ⌈steps / n⌉ · time of a step
     memory of a host = process + 20 P + 3 (k_1 f b + 28 Σ_l e) + Σ_l 4 (2 k C + 8 q O) + 2 N
 
+`tables` and `attention` are fitted to what a whole layer takes beyond its products.
+
 If a step takes the whole graph, nothing is sampled or gathered, and the memory has the features and
 24 bytes per edge in place of three batches.
 """

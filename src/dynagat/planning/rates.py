@@ -24,7 +24,7 @@ from dynagat.benchmarks.ogbn_products import OGBN_PRODUCTS
 from dynagat.data.store import cache_folder
 from dynagat.graph import Graph
 from dynagat.nn.dropout import Dropout
-from dynagat.nn.network import ATTENTION
+from dynagat.nn.network import ATTENTION, make_conv
 from dynagat.nn.tail import Waiting
 from dynagat.ops.project import project
 from dynagat.prediction.nodes import NodePrediction, NodeProblem, NodeTask
@@ -32,7 +32,7 @@ from dynagat.sampling import Batch, NeighborLoader, Neighbours
 from dynagat.sampling.draw import take_rows
 
 KIND, VERSION = "dynagat rates", 1
-SECONDS = 0.8  # of each measurement
+SECONDS = 0.4  # of each measurement
 NODES, DEGREE, WIDTH, HEADS = 1 << 20, 25, 128, 8  # larger than caches, and quick to draw
 FANOUTS, SEEDS = (10, 10, 10), 128
 COLD_BYTES, COLD_READS = 1 << 28, 400
@@ -112,7 +112,7 @@ def measure_rates(tell: Callable[[str], None] = lambda _: None) -> Rates:
     attention, tables = {}, {}
     for mechanism in ATTENTION:
         tell(f"attention of {mechanism}")
-        attention[mechanism], tables[mechanism] = _attention(mechanism, batch.graphs[0])
+        attention[mechanism], tables[mechanism] = _attention(mechanism, batch.graphs[0], flops)
     tell("activations")
     elements, step = _elements(), _step()
     memory = float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
@@ -179,7 +179,7 @@ def _products() -> float:
     return _per_second(6.0 * x.numel() * WIDTH, run)
 
 
-def _attention(mechanism: str, sampled: Graph) -> tuple[float, float]:
+def _attention(mechanism: str, sampled: Graph, flops: float) -> tuple[float, float]:
     """Edges times channels, and keys and queries times channels, per second.
 
     A sampled graph has about as many keys as edges, the other one a twentieth. Their times t give
@@ -190,22 +190,26 @@ def _attention(mechanism: str, sampled: Graph) -> tuple[float, float]:
     key = torch.randint(len(nodes), (len(query),), generator=torch.Generator().manual_seed(0))
     dense = Graph.from_edges(query, key, len(nodes))
     sizes = [[graph.num_edges, graph.num_keys + graph.num_queries] for graph in (sampled, dense)]
-    times = [1 / _per_second(1.0, _layer_step(mechanism, graph)) for graph in (sampled, dense)]
+    times = [_seconds_of_attention(mechanism, graph, flops) for graph in (sampled, dense)]
     per_edge, per_row = np.linalg.solve(np.array(sizes, float), np.array(times))
-    return WIDTH / max(per_edge, LEAST_SECONDS), WIDTH / max(per_row, LEAST_SECONDS)
+    edges, tables = (WIDTH / max(float(each), LEAST_SECONDS) for each in (per_edge, per_row))
+    return edges, tables
 
 
-def _layer_step(mechanism: str, graph: Graph) -> Callable[[], object]:
-    """Forward and backward, with inputs so narrow that their projection does not count."""
-    conv = ATTENTION[mechanism](4, WIDTH // HEADS, heads=HEADS, add_self_loops=False, bias=False)
-    x = torch.randn(graph.num_keys, 4)
+def _seconds_of_attention(mechanism: str, graph: Graph, flops: float) -> float:
+    """Of a layer, forward and backward, beyond those of its projections at this rate."""
+    conv: Any = make_conv(mechanism)(WIDTH, WIDTH, HEADS)
+    x = torch.randn(graph.num_keys, WIDTH, requires_grad=True)
     gradient = torch.randn(graph.num_queries, WIDTH)
 
     def run() -> None:
         out = conv((x, x[: graph.num_queries]), graph)
-        torch.autograd.grad(out, list(conv.parameters()), gradient)
+        torch.autograd.grad(out, [x, *conv.parameters()], gradient)
 
-    return run
+    by_key, by_query = conv.projections()
+    work = graph.num_keys * sum(linear.weight.numel() for linear in by_key)
+    work += graph.num_queries * sum(linear.weight.numel() for linear in by_query)
+    return 1 / _per_second(1.0, run) - 6 * work / flops
 
 
 def _elements() -> float:

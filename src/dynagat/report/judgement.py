@@ -21,6 +21,7 @@ from dynagat.report.headline import SIGNIFICANT, groups, places, test_family
 from dynagat.report.rows import OURS, RIVAL, Row
 
 HELD, IN_PART, FAILED, UNTESTED = "held", "held in part", "did not hold", "not tested"
+NOT_RUN, RUN, TESTED = range(3)  # what rows can say about a claim
 
 
 @dataclass(frozen=True)
@@ -59,10 +60,13 @@ def context_of(row: Row) -> str:
 
 def compared(findings: Findings, claim: str, rival: str = RIVAL) -> Iterator[Judgement]:
     """That GATv2 is better than a rival: a judgement for each protocol and data set it ran on."""
-    for members in chosen(findings, lambda rows: _tested_rows(rows, rival)):
+
+    def rank(rows: list[Row]) -> int:
+        has_runs = any(row.mechanism == rival for row in rows)
+        return TESTED if _tested_rows(rows, rival) else RUN if has_runs else NOT_RUN
+
+    for members in chosen(findings, rank):
         against = [row for row in members if row.mechanism == rival]
-        if not against:
-            continue
         tested = _tested_rows(members, rival)
         sure = [row for row in tested if row.gain > 0 and row.p_holm < SIGNIFICANT]
         higher = [row for row in tested if row.gain > 0]
@@ -71,18 +75,19 @@ def compared(findings: Findings, claim: str, rival: str = RIVAL) -> Iterator[Jud
         yield Judgement(claim, context_of(members[0]), verdict, _numbers(against))
 
 
-def chosen(
-    findings: Findings, tested: Callable[[list[Row]], Sequence[object]]
-) -> Iterator[list[Row]]:
-    """For each fidelity and data set, one group of rows: the first that has something tested.
+def chosen(findings: Findings, rank: Callable[[list[Row]], int]) -> Iterator[list[Row]]:
+    """For each fidelity and data set, the first group of rows with the highest rank.
 
-    Without any, the first group. Groups without caveats and with the longest runs come first.
+    The rank of rows is TESTED, RUN or NOT_RUN; the last are left out. Groups without caveats and
+    with the longest runs come first.
     """
     lots: dict[tuple[str, str], list[list[Row]]] = {}
     for members in groups(findings.rows):
         lots.setdefault((members[0].fidelity, members[0].dataset), []).append(members)
     for lot in lots.values():
-        yield next((members for members in lot if tested(members)), lot[0])
+        best = max(lot, key=rank)
+        if rank(best) > NOT_RUN:
+            yield best
 
 
 def _tested_rows(members: Sequence[Row], rival: str) -> list[Row]:
@@ -145,4 +150,6 @@ def _several(rows: list[Row]) -> str:
     parts = [f"{words} {places(lot) or 'everywhere'}" for words, lot in lots if lot]
     family = f" (p < {SIGNIFICANT}{test_family(sure)})" if sure else ""
     text = "; ".join(parts).replace(",;", ";")
-    return f"GATv2 against {rows[0].title}: {text}{family}." if parts else ""
+    if not parts:
+        return f"There are no runs of GATv2 beside {rows[0].title}."
+    return f"GATv2 against {rows[0].title}: {text}{family}."

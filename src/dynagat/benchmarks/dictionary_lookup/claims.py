@@ -13,6 +13,9 @@ from dynagat.report.judgement import (
     FAILED,
     HELD,
     IN_PART,
+    NOT_RUN,
+    RUN,
+    TESTED,
     UNTESTED,
     Judgement,
     chosen,
@@ -45,14 +48,13 @@ def _reached(
 ) -> Iterator[Judgement]:
     """The level is 100%, rounded as the paper prints it: to whole per cent."""
 
-    def finished(rows: list[Row]) -> list[float]:
+    def rank(rows: list[Row]) -> int:
         fit = fit_of(rows, mechanism, heads, metric)
-        return [] if fit is None else fit.values
+        return NOT_RUN if fit is None else TESTED if fit.values else RUN
 
-    for rows in chosen(findings, finished):
+    for rows in chosen(findings, rank):
         fit = fit_of(rows, mechanism, heads, metric)
-        if fit is None:
-            continue
+        assert fit is not None
         if not fit.values:
             verdict = UNTESTED
         elif fit.fitted == len(fit.values):
@@ -66,5 +68,6 @@ def _trend(findings: Findings) -> Iterator[Judgement]:
     num_held, count = trend(findings)
     if count:
         verdict = HELD if num_held == count else IN_PART if num_held else FAILED
-        numbers = f"GATv2's mean is above GAT's at every k in {num_held} of {count} comparisons."
+        numbers = f"GATv2's mean is above GAT's at every k in {num_held} of {count} comparisons"
+        numbers += " (means, without a test; the table is among the results)."
         yield Judgement(TREND, "corrected, one setting changed", verdict, numbers)

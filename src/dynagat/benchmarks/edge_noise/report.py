@@ -19,7 +19,15 @@ from dynagat.benchmarks.edge_noise.slope import (
     slope_text,
 )
 from dynagat.report.findings import Findings
-from dynagat.report.judgement import Judgement, chosen, context_of, verdict_of
+from dynagat.report.judgement import (
+    NOT_RUN,
+    RUN,
+    TESTED,
+    Judgement,
+    chosen,
+    context_of,
+    verdict_of,
+)
 from dynagat.report.parts import Extras, Figure
 from dynagat.report.rows import RIVAL, Row, families
 
@@ -48,7 +56,11 @@ def judge(findings: Findings) -> Iterator[Judgement]:
     def tested(rows: list[Row]) -> list[Decline]:
         return [each for each in declines(rows) if each.row.mechanism == RIVAL and each.is_tested]
 
-    for rows in chosen(findings, tested):
+    def rank(rows: list[Row]) -> int:
+        has_runs = any(row.mechanism == RIVAL for row in rows)
+        return TESTED if tested(rows) else RUN if has_runs else NOT_RUN
+
+    for rows in chosen(findings, rank):
         num_all = sum(each.row.mechanism == RIVAL for each in declines(rows))
         sure = [each for each in tested(rows) if each.difference > 0 and each.is_significant]
         higher = [each for each in tested(rows) if each.difference > 0]

@@ -50,10 +50,11 @@ class CheckReport:
 
     @property
     def summary(self) -> str:
+        files = "1 file" if self.files == 1 else f"{self.files:,} files"
         return (
             f"The network would replace {len(self.findings):,} of {self.uses:,} uses of variables "
-            f"in {self.files:,} files: another variable is more probable, with a probability of at "
-            f"least {self.threshold:g} (run {self.run[:8]}: {self.model})."
+            f"in {files}: another variable is more probable, with a probability of at least "
+            f"{self.threshold:g} (run {self.run[:8]}: {self.model})."
         )
 
 

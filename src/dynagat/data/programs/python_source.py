@@ -17,15 +17,20 @@ class SkippedFile(ValueError):
     """A file that has no program; the message is the reason, in a few words."""
 
 
+def read_bytes(path: Path) -> bytes:
+    """The content of a file; it is not read if it is large, or no file at all, such as a pipe."""
+    status = path.stat()
+    if not stat.S_ISREG(status.st_mode):
+        raise SkippedFile("not a file")
+    if status.st_size > MAX_BYTES:
+        raise SkippedFile(f"larger than {MAX_BYTES:,} bytes")
+    return path.read_bytes()
+
+
 def read_source(path: Path) -> str:
-    """The text of a file; it is not read if it is large, or no file at all."""
+    """The text of a file."""
     try:
-        status = path.stat()
-        if not stat.S_ISREG(status.st_mode):
-            raise SkippedFile("not a file")
-        if status.st_size > MAX_BYTES:
-            raise SkippedFile(f"larger than {MAX_BYTES:,} bytes")
-        return path.read_bytes().decode("utf-8-sig")
+        return read_bytes(path).decode("utf-8-sig")
     except OSError:
         raise SkippedFile("can't be read") from None
     except UnicodeDecodeError:

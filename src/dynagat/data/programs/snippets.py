@@ -57,14 +57,23 @@ def _words(
     pairs: Sequence[Sequence[int]], labels: Sequence[str], parent: Mapping[int, int], slot: int
 ) -> Iterator[Word]:
     begun: set[int] = set()
+    level: set[int] = set()  # statements as deep as the one around them: `except` and `elif`
+    follows_decorator = False
     for run in _runs(pairs, slot):
         for place, node in enumerate(run):
             around = list(_statements(node, labels, parent))
-            is_own = bool(around) and parent[node] == around[0] and labels[node] in DEFINED
-            begins_line = is_own or not begun.issuperset(around)
+            owner = labels[parent[node]] if node in parent else ""
+            is_decorator = labels[node] == "@" and owner in (*LINES, "Module")
+            is_own = labels[node] in DEFINED and owner in LINES
+            begins_line = is_decorator or is_own or not begun.issuperset(around)
+            begins_line = begins_line and not follows_decorator
             begun.update(around)
-            outer = sum(labels[each] != HANDLER for each in around) - 1
-            indent = max(0, outer - (labels[node] == "elif")) if begins_line else None
+            if labels[node] == "elif":
+                level.update(around[:1])
+            level.update(each for each in around if labels[each] == HANDLER)
+            outer = len(around) - len(level.intersection(around)) - 1 + is_decorator
+            indent = max(0, outer) if begins_line else None
+            follows_decorator = is_decorator
             yield Word(node, labels[node], indent, place == 0)
 
 

@@ -14,6 +14,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from dynagat.data.programs.python_source import SkippedFile, read_bytes
+
 UNSEEN = 0.2  # at most this fraction of the files is in projects held out
 HELD_OUT = {"valid": 0.1, "test-seen": 0.1}  # of the files of the other projects
 
@@ -77,8 +79,8 @@ def without_duplicates(sources: Iterable[Source]) -> tuple[list[Source], int]:
     for source in sources:
         count += 1
         try:
-            digest = hashlib.sha256(source.path.read_bytes()).digest()
-        except OSError:
+            digest = hashlib.sha256(read_bytes(source.path)).digest()
+        except (OSError, SkippedFile):
             digest = os.fsencode(source.path)  # the reader says what is wrong with it
         first.setdefault(digest, source)
     return list(first.values()), count - len(first)
