@@ -93,6 +93,7 @@ class Sizes:
     roots: int
     tables: Uniform
     training: dict[str, Recipe]  # by the name of the benchmark
+    ddp: dict[str, Recipe]  # the same
     links: dict[str, Recipe]  # the same
     programs: Programs
     large_graph: LargeGraph  # of the group "larger-than-memory"
@@ -136,6 +137,7 @@ FULL = Sizes(
     roots=20_000,  # per step of ogbn-arxiv, in the code of the paper
     tables=Uniform(1_000_000, 5_000_000),
     training={"ogbn-products": Products(), "ogbn-proteins": Products(132_534, 79_122_504)},
+    ddp={"ogbn-products": Products(500_000, 25_000_000)},
     links={
         "ogbl-collab": Products(235_868, 2_358_104),
         "ogbl-citation2": Products(2_927_963, 60_775_990),
@@ -164,6 +166,7 @@ QUICK = Sizes(
     roots=1_000,
     tables=Uniform(20_000, 100_000),
     training={},
+    ddp={},
     links={"ogbl-collab": Products(5_000, 50_000)},
     programs=Programs(4, tokens=200, inner=200, names=80),
     large_graph=LargeGraph(200_000, 1_000_000),
@@ -213,6 +216,7 @@ def make_cases(sizes: Sizes) -> list[Case]:
         *_sampling_cases(sizes),
         *_import_cases(sizes),
         *_training_cases(sizes),
+        *_ddp_cases(sizes),
         *_relational_cases(sizes),
         *_link_cases(sizes),
         *_program_cases(sizes),
@@ -289,6 +293,15 @@ def _training_cases(sizes: Sizes) -> list[Case]:
     return [
         Case(name=f"training-{name}", graph=graph, benchmark=name, **settings)
         for name, graph in sizes.training.items()
+    ]
+
+
+def _ddp_cases(sizes: Sizes) -> list[Case]:
+    workers = ("one worker, one thread", "one worker, two threads", "two workers, one thread each")
+    settings = {"group": "ddp", "contenders": workers, "effort": TRAINING_EFFORT}
+    return [
+        Case(name=f"ddp-{name}", graph=graph, benchmark=name, **settings)
+        for name, graph in sizes.ddp.items()
     ]
 
 

@@ -37,6 +37,7 @@ from bench.sampling import (
 )
 from bench.training import measure_training
 from bench.trials import Trial, alternation, repetitions, seconds_of, time_trials
+from bench.workers import measure_workers
 from dynagat import GATv2Conv, Graph, capture, how_attentive, ops
 from dynagat.native import kernels
 
@@ -211,6 +212,7 @@ MEASURES: Mapping[str, Callable[[Case], Iterator[Record]]] = {
     "training": measure_training,
     "larger-than-memory": measure_large,
     "plan": measure_plan,
+    "ddp": measure_workers,
     "relational": measure_molecules,
     "links": measure_links,
     "sampled links": measure_links,

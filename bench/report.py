@@ -46,6 +46,7 @@ from bench.tables import (
     times,
     training,
     walks,
+    workers,
 )
 
 
@@ -394,6 +395,17 @@ SECTIONS = (
         "sampler and batch size are those of the benchmark with 8 heads. The last columns are the "
         "parts of a predicted step.",
         planning,
+    ),
+    Section(
+        "ddp",
+        "One worker and two",
+        "Training of ogbn-products on a smaller synthetic graph, by the code of `dynagat run`: by "
+        "one process with one thread and with two, and divided among two processes, as with "
+        "`--ddp 2`. All have the same batches of 256 nodes. The speed is the number of sampled "
+        "edges of all processes per second, sampling and averaging of gradients included, and the "
+        "ratio is to one process with one thread. The evaluation computes the outputs of all nodes "
+        "with all neighbours.",
+        workers,
     ),
     Section(
         "relational",

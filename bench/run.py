@@ -24,6 +24,7 @@ OWN_PROCESSES = (
     "memory",
     "import",
     "training",
+    "ddp",
     "links",
     "sampled links",
     "programs",

@@ -215,6 +215,19 @@ def planning(entries: list[Entry]) -> str:
     return markdown_table(header, rows)
 
 
+def workers(entries: list[Entry]) -> str:
+    """One row per setup; ratios are to the first one."""
+    header = ["", "nodes", "edges", "million edges per s", "times one", "evaluation, s"]
+    rows = []
+    for entry in entries:
+        first, *_ = names = entry.case["contenders"]
+        for name in names:
+            cells = [_speed(entry.median(name, "edge")), times(entry.ratio(first, name, "edge"))]
+            cells.append(_fixed(entry.median(name, "evaluation")))
+            rows.append([f"{entry.case['benchmark']}, {name}", *_sizes(entry), *cells])
+    return markdown_table(header, rows)
+
+
 def relational(entries: list[Entry]) -> str:
     header = ["", "PyG eager", "dynagat", "eager / ours", "epoch, s", "molecules per s"]
     header += ["edges per s", "products", "attention", "products, GFLOP/s", "large product"]

@@ -19,7 +19,9 @@ from bench import (
     links,
     programs,
     relational,
+    tables,
     training,
+    workers,
 )
 from bench.__main__ import FULL_PATH, choose, main
 from bench.cases import FIRST_FIVE, FULL, QUICK, Case, Effort, make_cases
@@ -46,6 +48,8 @@ from bench.trials import alternation, repetitions
 
 from dynagat.data.catalog import CATALOG
 from dynagat.data.store import flat
+from dynagat.experiment.runner import Contact
+from tests.groups import in_group
 
 POWER_LAW = PowerLaw(3_000, 43_000)
 RECIPES = (
@@ -263,6 +267,29 @@ def test_training_needs_enough_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(isolation, "available_bytes", lambda: 1_000.0)
     entry = measure(tiny("training", benchmark="ogbn-products"))
     assert "needs about" in entry.find("dynagat", "step").reason
+
+
+@pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
+def test_one_worker_and_two_sample_and_are_measured_by_the_same_steps(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, threads
+) -> None:
+    def launch(case: Case, path: Path, size: int, threads: int) -> workers.Speeds:
+        def train(group):
+            return workers.train(Contact(print, group=group), case, path, 1)
+
+        return in_group(size, train, tmp_path)[0]
+
+    threads(1)
+    monkeypatch.setenv("GLOO_SOCKET_IFNAME", "lo")
+    monkeypatch.setattr(workers, "in_fresh_process", lambda call, *arguments: call(*arguments))
+    monkeypatch.setattr(workers, "launch", launch)
+    graph, names = Products(1_000, 20_000), tuple(workers.SETUPS)[1:]
+    case = tiny("ddp", graph=graph, benchmark="ogbn-products", heads=8, contenders=names)
+    entry = measure(case)
+    for name in names:
+        assert len(entry.find(name, "edge").values) == case.effort.most
+        assert entry.median(name, "evaluation") > 0
+    assert "ogbn-products, two workers, one thread each" in tables.workers([entry])
 
 
 @pytest.mark.parametrize("name", ["ogbn-products", "ogbn-proteins"])

@@ -7,13 +7,12 @@ import os
 import shutil
 import signal
 import time
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
 import pytest
 import torch
-from torch import nn
 
 from dynagat import files
 from dynagat.benchmarks import DICTIONARY_LOOKUP
@@ -34,28 +33,14 @@ from dynagat.experiment.checkpoint import VARIABLE
 from dynagat.experiment.jobs import lacking
 from dynagat.experiment.storage import opened
 from dynagat.experiment.tuning import Tuning
-from dynagat.nn.dropout import Dropout
-from dynagat.nn.network import Layer, Network, make_conv
-from dynagat.prediction.nodes import NodeTask
+from dynagat.prediction.nodes import NodePrediction, NodeTask
 from dynagat.training import Schedule
 from tests import kills
 from tests.toys import candidates, graphs, links, nodes
 
-
-@dataclass(frozen=True)
-class DropoutNetwork(nodes.ToyNetwork):
-    """Dropout of features and of attention, and statistics that change in training."""
-
-    def build(self, problem, mechanism):
-        conv, width = make_conv(mechanism, dropout=0.3), self.dim
-        after = nn.Sequential(nn.BatchNorm1d(width), nn.ReLU(), Dropout(0.3))
-        first = Layer(conv(problem.x.shape[1], width, self.heads), after=after)
-        return Network([first, Layer(conv(width, problem.out_dim, 1))])
-
-
 # Long enough for the learning rate to drop and for patience to matter.
 SCHEDULE = Schedule(lr=0.05, max_rounds=6, lr_patience=0, patience=3, batch_size=8, stop_at=2)
-NODES = replace(nodes.BENCHMARK, network=DropoutNetwork(), schedule=SCHEDULE)
+NODES = replace(nodes.BENCHMARK, network=nodes.DropoutNetwork(), schedule=SCHEDULE)
 [PUBLISHED] = grid(as_published(DICTIONARY_LOOKUP.settings), ["k=4", "max_rounds=6", "dim=16"])
 BENCHMARKS = {
     "full batch": NODES,
@@ -141,7 +126,9 @@ def test_an_interrupted_run_continues_to_the_same_bits(name, store, checkpoints)
         interrupt(job, store, round_)
         assert (checkpoints.folder / f"{job.key}.pt").exists()
     record, told = finish(job, store)
-    assert told == ["continues after round 3"]
+    epochs = job.benchmark.schedule.round_passes - 1  # of round 4, before its last one
+    more = f" and {epochs} of the next one's epochs" if epochs else ""
+    assert told == [f"continues after round 3{more}"]
     assert len(record.history) >= 4
     assert result(record) == undisturbed(name, mechanism, 0)
     assert not checkpoints.folder.exists()
@@ -159,6 +146,36 @@ def test_a_run_that_was_interrupted_after_training_does_not_train_again(store, m
         patch.setattr("dynagat.training._train_round", fail)
         record, _ = finish(FULL, store)
     assert result(record) == undisturbed("full batch", "gatv2", 0)
+
+
+class StoppingTask(NodeTask):
+    def prepare(self, problem, schedule):
+        return StoppingPrediction(problem, self, schedule.batch_size)
+
+
+class StoppingPrediction(NodePrediction):
+    def batches(self, generator):
+        EPOCHS.append(self)
+        for batch in super().batches(generator):
+            if len(EPOCHS) == 5:
+                raise Stopped
+            yield batch
+
+
+EPOCHS = []
+
+
+def test_a_run_continues_after_the_last_epoch_of_an_unfinished_round(store):
+    schedule = replace(SCHEDULE, round_passes=3, max_rounds=2)
+    benchmark = replace(NODES, schedule=schedule, task=StoppingTask(neighbours=(2, 2)))
+    job = Job(replace(benchmark, microscope="none"), "gatv2", 0)
+    EPOCHS.clear()
+    with pytest.raises(Stopped):
+        finish(job, store)
+    record, told = finish(job, store)
+    assert told == ["continues after round 1 and 1 of the next one's epochs"]
+    assert len(EPOCHS) == 7  # the fifth one twice
+    assert result(record) == result(job.run(lambda here: None))
 
 
 def test_rounds_and_time_before_an_interruption_count(store, checkpoints):

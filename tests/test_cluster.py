@@ -13,10 +13,12 @@ import pytest
 
 from dynagat.data.store import open_graph
 from dynagat.experiment import Cluster, Job, Store, Study, Tuning, cluster, run_lacking, tune
+from dynagat.experiment.cluster_group import cause_of
 from dynagat.experiment.ray_connection import connected
 from dynagat.experiment.runner import Work, WorkerError
 from dynagat.experiment.storage import opened
 from dynagat.training import Schedule
+from tests.groups import in_group
 from tests.kills import SlowTask, result
 from tests.node_graphs import tiny
 from tests.toys import nodes
@@ -27,7 +29,9 @@ SETTINGS = {
     "RAY_health_check_period_ms": "1000",
     "RAY_health_check_failure_threshold": "2",
     "DYNAGAT_CHECKPOINT_SECONDS": "0",
+    "GLOO_SOCKET_IFNAME": "lo",
 }
+pytestmark = pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
 
 
 class Nodes:
@@ -171,6 +175,40 @@ def test_tuning_gives_the_same_trials_here_and_on_a_cluster(ray_cluster, tmp_pat
         return [(trial.settings, trial.values, trial.rounds) for trial in tuned.trials]
 
     assert values(tmp_path / "here", 1) == values(tmp_path / "cluster", ray_cluster)
+
+
+# Several workers for a run
+
+
+def test_workers_of_a_cluster_make_a_run_together(ray_cluster, tmp_path):
+    task = SlowTask(neighbours=(2, 2), workers=2)
+    [job] = (replace(job, benchmark=replace(job.benchmark, task=task)) for job in jobs_of(1))
+    first, _ = in_group(2, lambda group: job.run(lambda here: None, group=group), tmp_path)
+    said, rounds, runner = [], [], replace(ray_cluster, size=2)
+    events = {"watch": lambda job, here: rounds.append(here.round), "say": said.append}
+    values, _ = results(tmp_path / "records.sqlite", [job], runner, **events)
+    assert values == {job.key: result(first, first.weights)}
+    assert rounds == [1, 2, 3, 4, 5, 6]
+    assert said[0].endswith("2 nodes, 2 CPUs, 0 GPUs, 1 runs at a time")
+
+
+def test_what_ended_workers_that_make_a_run_together_is_found(ray_cluster):
+    from ray.exceptions import WorkerCrashedError
+
+    gloo, own = RuntimeError("[gloo] Connection closed by peer"), ValueError("lr must be")
+    assert cause_of({0: gloo, 1: own}) is own
+    assert isinstance(cause_of({0: gloo, 1: MemoryError()}), MemoryError)
+    killed = cause_of({0: gloo, 1: WorkerCrashedError()})
+    assert str(killed) == "worker 1 was killed, perhaps because memory ran out"
+
+
+def test_more_workers_than_the_cluster_has_room_for_are_refused(ray_cluster):
+    with pytest.raises(
+        ValueError,
+        match=r"^--ddp 3 needs as many workers at a time, but the 2 nodes of the cluster have the "
+        r"resources for 2$",
+    ):
+        run_work(replace(ray_cluster, size=3), work_of(live))
 
 
 # Data

@@ -20,6 +20,7 @@ LIBRARY = ["waiting", "files", "npz_file", "native", "used_rows", "graph", "ops"
 SUITE = [
     "placement",
     "data",
+    "group",
     "sampling",
     "metrics",
     "link_metrics",

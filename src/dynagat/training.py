@@ -2,7 +2,8 @@
 
 A `Task` says what is trained on, a `Schedule` how long; the result is an `Outcome`. Random numbers
 come from the generator that is passed in, never from a global one. A `Checkpoint` keeps the state
-after each round, so that a training that was killed continues to the same result.
+after each epoch, so that a training that was killed continues to the same result. The processes of
+a `Group` call `fit` together, each with its part of the task.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from typing import Any, Literal, Protocol
 import torch
 from torch import Tensor, nn
 
+from dynagat.group import ALONE, Group
 from dynagat.metrics import Metric
 from dynagat.nn.variables import clip_each
 from dynagat.placement import device_of, random_state, set_random_state
@@ -55,7 +57,7 @@ class Checkpoint(Protocol):
         ...
 
     def save(self, state: Callable[[], dict[str, Any]]) -> None:
-        """Called after each round. What `state` returns must be stored before training goes on."""
+        """Called after each epoch. What `state` returns must be stored before training goes on."""
         ...
 
 
@@ -172,11 +174,13 @@ def fit(
     generator: torch.Generator,
     watch: Callable[[Round], None] = lambda _: None,
     checkpoint: Checkpoint | None = None,
+    group: Group = ALONE,
 ) -> Outcome:
     """Train until the score is perfect, patience runs out, the loss diverges, or rounds run out.
 
     With a checkpoint, training continues from the state that it has; `watch` is called with the
-    earlier rounds too.
+    earlier rounds too. In a group, the checkpoint of the first process counts; the others need
+    none.
     """
     metric = task.metric
     optimizer = _optimizer(network, schedule)
@@ -190,20 +194,29 @@ def fit(
     )
     state = _State(network, optimizer, plateau, generator)
     history, seconds, ended = state.history, state.seconds, ""
-    saved = None if checkpoint is None else checkpoint.load()
+    saved = group.of_first(None if checkpoint is None else checkpoint.load())
     if saved is not None:
         state.restore(saved)
-        ended = _end(history, state.best, schedule, metric)
+        ended = _end(history, state.best, schedule, metric) if history else ""
     for earlier in history:
         watch(earlier)
+
+    def save() -> None:
+        if checkpoint is not None:
+            checkpoint.save(state.to_save)
+
     while not ended:
-        lr, started = optimizer.param_groups[0]["lr"], time.perf_counter()
-        steps, loss, train = _train_round(network, task, schedule, optimizer, generator)
-        step, trained = steps + (history[-1].step if history else 0), time.perf_counter()
+        lr = optimizer.param_groups[0]["lr"]
+        _train_round(task, schedule, state, group, save)
+        steps, loss, train = state.end_round()
+        step, started = steps + (history[-1].step if history else 0), time.perf_counter()
         is_silent = len(history) < schedule.silent_rounds or not math.isfinite(loss)
         nothing = math.nan, math.nan
-        valid, valid_loss = nothing if is_silent else task.evaluate(network, "valid")
-        seconds.append((trained - started, time.perf_counter() - trained))
+        valid, valid_loss = (
+            nothing if is_silent else group.of_first(task.evaluate(network, "valid"))
+        )
+        seconds.append((state.spent, time.perf_counter() - started))
+        state.spent = 0.0
         here = Round(len(history) + 1, step, loss, train, valid, lr, valid_loss)
         history.append(here)
         watch(here)
@@ -213,8 +226,7 @@ def fit(
             state.best_round, state.best_state = here.round, _weights(network)
             plateau.num_bad_epochs = 0  # also after a better loss
         ended = _end(history, state.best, schedule, metric)
-        if checkpoint is not None:
-            checkpoint.save(state.to_save)
+        save()
     last = _weights(network)
     return Outcome(tuple(history), state.best, state.best_state, last, ended, tuple(seconds))
 
@@ -240,10 +252,19 @@ class _State:
     seconds: list[tuple[float, float]] = field(default_factory=list)
     best_round: int = 0
     best_state: Mapping[str, Tensor] = field(default_factory=dict)
+    losses: list[Tensor] = field(default_factory=list)  # of the round's epochs: [steps] each
+    scores: list[Tensor] = field(default_factory=list)  # as long
+    spent: float = 0.0  # seconds of training in the round
 
     @property
     def best(self) -> Round:
         return self.history[self.best_round - 1]
+
+    def end_round(self) -> tuple[int, float, float]:
+        """Number of steps of the round, and the means of their losses and scores."""
+        losses, scores = torch.cat(self.losses), torch.cat(self.scores).tolist()
+        self.losses, self.scores = [], []
+        return len(losses), float(losses.mean()), sum(scores) / len(scores)
 
     def to_save(self) -> dict[str, Any]:
         """Tensors and plain values only, which can be loaded without running code."""
@@ -258,6 +279,9 @@ class _State:
             "seconds": self.seconds,
             "best_round": self.best_round,
             "best_state": self.best_state,
+            "losses": self.losses,
+            "scores": self.scores,
+            "spent": self.spent,
         }
 
     def restore(self, saved: Mapping[str, Any]) -> None:
@@ -270,6 +294,7 @@ class _State:
         self.history += [Round(**each) for each in saved["history"]]
         self.seconds += saved["seconds"]
         self.best_round, self.best_state = saved["best_round"], saved["best_state"]
+        self.losses, self.scores, self.spent = saved["losses"], saved["scores"], saved["spent"]
 
 
 def _is_better(here: Round, best: Round, schedule: Schedule, metric: Metric) -> bool:
@@ -285,26 +310,41 @@ def _is_better(here: Round, best: Round, schedule: Schedule, metric: Metric) -> 
 
 
 def _train_round(
-    network: nn.Module,
-    task: Task,
-    schedule: Schedule,
-    optimizer: torch.optim.Optimizer,
-    generator: torch.Generator,
-) -> tuple[int, float, float]:
-    """Number of steps, and the means of their losses and scores."""
-    network.train()
-    losses, scores, passes = [], [], 0
-    while passes < schedule.round_passes or len(losses) < schedule.round_steps:
-        for batch in task.batches(generator):
-            loss, score = task.loss(network, batch)
-            optimizer.zero_grad()
-            loss.backward()
-            _clip(network, schedule)
-            _step(optimizer, len(batch) / schedule.lr_graphs if schedule.lr_graphs else 1.0)
-            losses.append(loss.detach())
-            scores.append(score)
-        passes += 1
-    return len(losses), float(torch.stack(losses).mean()), sum(scores) / len(scores)
+    task: Task, schedule: Schedule, state: _State, group: Group, save: Callable[[], None]
+) -> None:
+    """Train the epochs that the round lacks; `save` is called between them."""
+    state.network.train()
+    while (
+        len(state.losses) < schedule.round_passes
+        or sum(map(len, state.losses)) < schedule.round_steps
+    ):
+        if state.losses:
+            save()
+        started = time.perf_counter()
+        losses, scores = _train_epoch(task, schedule, state, group)
+        state.losses.append(losses)
+        state.scores.append(scores)
+        state.spent += time.perf_counter() - started
+
+
+def _train_epoch(
+    task: Task, schedule: Schedule, state: _State, group: Group
+) -> tuple[Tensor, Tensor]:
+    """The loss and the score of each step: [steps]."""
+    losses, scores, optimizer = [], [], state.optimizer
+    network = group.wrap(state.network)
+    group.reseed(state.generator)
+    for batch in task.batches(state.generator):
+        loss, score = task.loss(network, batch)
+        optimizer.zero_grad()
+        loss.backward()
+        _clip(state.network, schedule)
+        _step(optimizer, len(batch) / schedule.lr_graphs if schedule.lr_graphs else 1.0)
+        losses.append(loss.detach())
+        scores.append(score)
+    group.align(state.network)
+    mean_losses = group.mean(torch.stack(losses)).cpu()  # for all devices of the group
+    return mean_losses, group.mean(torch.tensor(scores, dtype=torch.float64))
 
 
 def _step(optimizer: torch.optim.Optimizer, factor: float) -> None:

@@ -3,10 +3,12 @@
 from dataclasses import dataclass
 
 import torch
+from torch import nn
 
 from dynagat.experiment import Benchmark, Published
 from dynagat.graph import Graph
 from dynagat.metrics import ACCURACY
+from dynagat.nn.dropout import Dropout
 from dynagat.nn.network import Layer, Network, make_conv
 from dynagat.prediction.nodes import NodeProblem, NodeTask
 from dynagat.training import Schedule
@@ -43,6 +45,17 @@ class ToyNetwork:
         conv = make_conv(mechanism)
         first = Layer(conv(problem.x.shape[1], self.dim, self.heads), after=torch.nn.ReLU())
         return Network([first, Layer(conv(self.dim, problem.out_dim, 1))])
+
+
+@dataclass(frozen=True)
+class DropoutNetwork(ToyNetwork):
+    """Dropout of features and of attention, and statistics that change in training."""
+
+    def build(self, problem, mechanism):
+        conv, width = make_conv(mechanism, dropout=0.3), self.dim
+        after = nn.Sequential(nn.BatchNorm1d(width), nn.ReLU(), Dropout(0.3))
+        first = Layer(conv(problem.x.shape[1], width, self.heads), after=after)
+        return Network([first, Layer(conv(width, problem.out_dim, 1))])
 
 
 BENCHMARK = Benchmark(

@@ -18,6 +18,7 @@ from dynagat.cli.records import DEFAULT_STORE, StoreFile, gather
 from dynagat.cli.running import run_shown
 from dynagat.cli.workers import (
     CpusPerRun,
+    Ddp,
     Device,
     GpusPerRun,
     RayAddress,
@@ -106,6 +107,7 @@ def run(
         bool, typer.Option("--improved", help="Use our improvements, where the benchmark has any.")
     ] = False,
     workers: Workers = 1,
+    ddp: Ddp = 1,
     ray: RayAddress = None,
     cpus_per_run: CpusPerRun = None,
     gpus_per_run: GpusPerRun = None,
@@ -125,7 +127,7 @@ def run(
 ) -> None:
     """Run a benchmark; finished runs are not repeated."""
     with explain_errors():
-        runner = chosen_runner(workers, ray, cpus_per_run, gpus_per_run, device)
+        runner = chosen_runner(workers, ray, cpus_per_run, gpus_per_run, device, ddp)
         chosen = find(benchmark)
         chosen = replace(chosen, microscope=microscope or chosen.microscope)
         request = Request(
@@ -136,6 +138,7 @@ def run(
             published,
             smoke,
             improved,
+            ddp,
         )
         jobs = jobs_of(chosen, request)
         with Store(store) as kept:

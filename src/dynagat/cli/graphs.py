@@ -16,6 +16,7 @@ from dynagat.cli.running import run_shown
 from dynagat.cli.tables import SHARES, TableOptions, table_options
 from dynagat.cli.workers import (
     CpusPerRun,
+    Ddp,
     Device,
     GpusPerRun,
     RayAddress,
@@ -64,6 +65,7 @@ def compare(
         typer.Option("--set", help="FIELD=VALUE, instead of what the graph's size suggests."),
     ] = None,
     workers: Workers = 1,
+    ddp: Ddp = 1,
     ray: RayAddress = None,
     cpus_per_run: CpusPerRun = None,
     gpus_per_run: GpusPerRun = None,
@@ -83,7 +85,7 @@ def compare(
     from dynagat.data.assumptions import assumptions
 
     with explain_errors(), _not_left_empty(folder):
-        runner = chosen_runner(workers, ray, cpus_per_run, gpus_per_run, device)
+        runner = chosen_runner(workers, ray, cpus_per_run, gpus_per_run, device, ddp)
         numbers = parse_numbers(",".join(seeds), "seeds") if seeds else None
         names = words(mechanism) or None
         texts = [*(settings or ()), *as_settings(metric, class_weights)]

@@ -1,4 +1,4 @@
-"""The options that say where runs are made: --device; --workers, or --ray and what a run takes."""
+"""The options that say where runs are made: --device, --workers, --ddp, and --ray with its own."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from dynagat.experiment import Cluster, Runner
+from dynagat.experiment import Cluster, Distributed, Runner
 from dynagat.experiment.runner import runner_of
 from dynagat.placement import find_device
 
@@ -17,9 +17,18 @@ RayAddress = Annotated[
         "--ray", metavar="auto|HOST:PORT", help="Run on a Ray cluster instead of in processes."
     ),
 ]
-CpusPerRun = Annotated[int | None, typer.Option(help="With --ray: for each run; default: 1.")]
+Ddp = Annotated[
+    int,
+    typer.Option(
+        metavar="N", help="Make each run on N processes, which share every batch of nodes."
+    ),
+]
+CpusPerRun = Annotated[
+    int | None,
+    typer.Option(help="With --ray: for each run, or each of its --ddp processes; default: 1."),
+]
 GpusPerRun = Annotated[
-    float | None, typer.Option(help="With --ray: for each run, such as 0.5; default: 0.")
+    float | None, typer.Option(help="With --ray: likewise, such as 0.5; default: 0.")
 ]
 Device = Annotated[
     str | None,
@@ -37,6 +46,7 @@ def chosen_runner(
     cpus: int | None,
     gpus: float | None,
     device: str | None = None,
+    ddp: int = 1,
 ) -> Runner:
     """Where to make the runs; a ValueError if the options contradict each other."""
     if ray is None:
@@ -44,8 +54,15 @@ def chosen_runner(
         for name, value in (("cpus", cpus), ("gpus", gpus)):
             if value is not None:
                 raise ValueError(f"--{name}-per-run is for --ray, which is missing")
-        return runner_of(workers, device or "cpu")
+        if ddp == 1:
+            return runner_of(workers, device or "cpu")
+        if workers != 1:
+            raise ValueError(
+                f"--workers {workers} makes several runs at a time and --ddp {ddp} each run on "
+                "several processes; give one of them"
+            )
+        return Distributed(ddp, device or "cpu")
     if workers != 1:
         raise ValueError(f"--workers is for this machine, not for --ray, but is {workers}")
     device = device or ("auto" if gpus else "cpu")
-    return Cluster(ray, 1 if cpus is None else cpus, 0.0 if gpus is None else gpus, device)
+    return Cluster(ray, 1 if cpus is None else cpus, 0.0 if gpus is None else gpus, device, ddp)

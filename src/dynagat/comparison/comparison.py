@@ -17,7 +17,7 @@ from dynagat.comparison.folder import RECORDS, check_same, store_graph
 from dynagat.comparison.link_baselines import link_baselines
 from dynagat.comparison.model import Model
 from dynagat.comparison.models import model_of
-from dynagat.comparison.plan import Plan, as_settings, make_plan
+from dynagat.comparison.plan import Plan, as_settings, divided_among, make_plan
 from dynagat.comparison.results import (
     MechanismResult,
     baseline_table,
@@ -116,7 +116,8 @@ def compare(
             nodes or molecules are of one class, else accuracy; R² for regression; average
             precision for links.
         class_weights: "balanced" weighs the loss so that every class counts alike.
-        workers: number of processes, or where to train instead, such as a `Cluster`.
+        workers: number of processes, or where to train instead, such as a `Cluster`, or
+            `Distributed` processes that share every batch of sampled neighbours.
         device: that networks are trained on, such as "cuda" or "auto", a GPU if there is one; for a
             number of workers.
         folder: where the graph, the records and the best model are saved; runs that it has are not
@@ -131,7 +132,8 @@ def compare(
         stored = data if data.folder else store_graph(
             Path(at), lambda path: data.save(path, replace=True)
         )  # fmt: skip
-        texts = [*settings, *as_settings(metric, class_weights)]
+        size = runner_of(workers).group_size
+        texts = [*settings, *as_settings(metric, class_weights), *divided_among(size, stored)]
         plan = make_plan(stored, mechanisms=mechanisms, seeds=seeds, settings=texts)
         for reason in plan.reasons:
             tell(reason)

@@ -16,6 +16,7 @@ from dynagat.data.arrays import fingerprint
 from dynagat.data.store import GraphData
 from dynagat.experiment import Benchmark, Job
 from dynagat.experiment.benchmark import Settings
+from dynagat.experiment.jobs import WORKERS
 from dynagat.experiment.settings import parse_settings, values_of, with_values
 from dynagat.metrics import ACCURACY, MACRO_F1, ROC_AUC, Metric, find_metric
 from dynagat.prediction.graphs import GraphPrediction, GraphTask
@@ -133,6 +134,16 @@ def as_settings(metric: str | None, class_weights: str | None) -> list[str]:
     """The options as texts "name=value"."""
     given = {"metric": metric, "class_weights": class_weights}
     return [f"{path}={value}" for path, value in given.items() if value is not None]
+
+
+def divided_among(workers: int, data: GraphData) -> list[str]:
+    """The settings of runs that so many processes make together, as texts "name=value"."""
+    if workers > 1 and subject_of(data) != NODES:
+        raise ValueError(
+            f"--ddp {workers} is for predictions of nodes that are trained on sampled neighbours, "
+            f"not for {subject_of(data).rows}"
+        )
+    return [f"{WORKERS}={workers}"] if workers > 1 else []
 
 
 def _metric(data: GraphData, name: str) -> Metric:

@@ -11,6 +11,7 @@ from dynagat.experiment.benchmark import (
 )
 from dynagat.experiment.checkpoint import Checkpoints
 from dynagat.experiment.cluster import Cluster
+from dynagat.experiment.distributed import Distributed
 from dynagat.experiment.execution import Job, execute
 from dynagat.experiment.jobs import Request, jobs_of, run_lacking
 from dynagat.experiment.record import Record, key_of
@@ -32,6 +33,7 @@ __all__ = [
     "Benchmark",
     "Checkpoints",
     "Cluster",
+    "Distributed",
     "Job",
     "Published",
     "Record",

@@ -21,6 +21,7 @@ from dynagat.experiment import environment, settings
 from dynagat.experiment.checkpoint import Checkpoint
 from dynagat.experiment.record import Record, key_of
 from dynagat.experiment.released import Released
+from dynagat.group import ALONE, Group
 from dynagat.metrics import Metric
 from dynagat.placement import CPU, find_device, forked_random_state
 from dynagat.prediction.prediction import MicroscopeInput, Prediction
@@ -154,6 +155,20 @@ class Benchmark:
     def settings(self) -> Settings:
         return Settings(self.data, self.network, self.task, self.schedule)
 
+    @property
+    def workers(self) -> int:
+        """Number of processes that make a run together."""
+        return getattr(self.task, "workers", 1)
+
+    def check_workers(self, size: int) -> None:
+        """Refuse a number of workers that is not the one in the settings, since results depend on
+        it."""
+        if self.workers != size:
+            raise ValueError(
+                f"{self.name} has the setting workers={self.workers}, so its runs need "
+                f"--ddp {self.workers}, but are made with --ddp {size}"
+            )
+
     def base(self, mechanism: str, dataset: str | None = None) -> Settings:
         """The settings that a run of a mechanism starts from."""
         start = self.settings
@@ -202,12 +217,15 @@ def run(
     watch: Watch = lambda _: None,
     checkpoint: Checkpoint | None = None,
     device: str = "cpu",
+    group: Group = ALONE,
 ) -> Record:
     """Load the data, build and train the network, measure it, and put it under the microscope.
 
     Uses random generators of its own, so a run does not depend on what ran before. With a
     checkpoint, a run that was interrupted continues to the same result. Networks are initialised on
-    the CPU, with the same numbers for every device, but dropout is drawn on the device.
+    the CPU, with the same numbers for every device, but dropout is drawn on the device. The
+    processes of a group must call this together, each with its own device; only the first one has a
+    checkpoint and uses the microscope.
     """
     place = find_device(device)
     torch.optim.Adam([torch.zeros(1)])  # the first one of a process imports modules for seconds
@@ -216,14 +234,14 @@ def run(
     with forked_random_state(place), checkpoint or nullcontext():
         with environment.peak_memory(place) as peak:
             network, prediction, outcome = _train(
-                benchmark, mechanism, seed, watch, checkpoint, place
+                benchmark, mechanism, seed, watch, checkpoint, place, group
             )
             network.load_state_dict(outcome.best_state)
             metrics = prediction.metrics(network, outcome)
             exhibits = prediction.exhibits(network)
         before = 0.0 if checkpoint is None else checkpoint.seconds_before
         seconds = round(before + time.perf_counter() - started, 3)
-        if benchmark.microscope != "none":
+        if benchmark.microscope != "none" and group.rank == 0:
             measure = analyse if benchmark.microscope == "whole" else glance
             given = prediction.microscope_input()
             exhibits = exhibits | {"microscope": measure(network, given.inputs, **given.marks)}
@@ -271,8 +289,11 @@ def _train(
     watch: Watch,
     checkpoint: Checkpoint | None,
     device: torch.device,
+    group: Group = ALONE,
 ) -> tuple[nn.Module, Prediction, Outcome]:
+    benchmark.check_workers(group.size)
     network, prediction = _build(benchmark, mechanism, seed, device)
+    prediction = prediction.together(group)
     generator = torch.Generator().manual_seed(seed)
     schedule = benchmark.schedule.for_mechanism(mechanism)
     if not prediction.metric.higher_is_better and schedule.stop_at == Schedule.stop_at:
@@ -280,7 +301,11 @@ def _train(
             f"stop_at of {benchmark.name} must be set, such as 0: {prediction.metric.title} is an "
             f"error, and training would stop at {Schedule.stop_at}"
         )
-    return network, prediction, fit(network, prediction, schedule, generator, watch, checkpoint)
+    return (
+        network,
+        prediction,
+        fit(network, prediction, schedule, generator, watch, checkpoint, group),
+    )
 
 
 def _build(

@@ -44,7 +44,7 @@ class Checkpoints:
 
     Args:
         folder: created when a run is long enough for a checkpoint, removed when it is empty.
-        seconds: time between the checkpoints of a run; 0 for one after every round.
+        seconds: time between the checkpoints of a run; 0 for one after every epoch.
     """
 
     folder: Path
@@ -107,7 +107,9 @@ class Checkpoint:
             self.tell(f"starts from the beginning: {_reason(error)}", 0.0)
             return None
         self.seconds_before = header["seconds"]
-        self.tell(f"continues after round {len(state['history'])}", self.seconds_before)
+        epochs = len(state["losses"])  # of the round that was not finished
+        more = f" and {epochs} of the next one's epochs" if epochs else ""
+        self.tell(f"continues after round {len(state['history'])}{more}", self.seconds_before)
         return state
 
     def save(self, state: Callable[[], dict[str, Any]]) -> None:

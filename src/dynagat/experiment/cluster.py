@@ -17,12 +17,13 @@ from itertools import count
 from pathlib import Path
 from typing import Any, final
 
-import torch
-
+from dynagat.experiment.cluster_group import Task, work_in_group
+from dynagat.experiment.distributed import WorkerLost, check_kind
 from dynagat.experiment.environment import versions
 from dynagat.experiment.hosts import Host, copy_graph, describe_host, graph_on_host
 from dynagat.experiment.ray_connection import check_address, connected
 from dynagat.experiment.runner import (
+    ATTEMPTS,
     Contact,
     Done,
     Receive,
@@ -32,9 +33,9 @@ from dynagat.experiment.runner import (
     Work,
     WorkerError,
     counted,
+    raise_failures,
 )
 
-ATTEMPTS = 3  # of work that loses its worker
 POLL_SECONDS = 0.1
 MESSAGE_SECONDS = 5.0  # to wait for the last messages of finished work
 
@@ -46,15 +47,17 @@ class Cluster(Runner):
 
     Args:
         address: HOST:PORT of its head, or "auto" for the cluster that runs on this machine.
-        cpus: reserved for each run, which uses as many threads.
-        gpus: reserved for each run; may be a fraction.
+        cpus: reserved for each run, or each worker of a group, which uses as many threads.
+        gpus: reserved likewise; may be a fraction, unless runs are made by groups.
         device: that runs compute on, found where they run: "auto" is a GPU where one is reserved.
+        size: number of workers that make each run together, started by Ray Train.
     """
 
     address: str = "auto"
     cpus: int = 1
     gpus: float = 0.0
     device: str = "cpu"
+    size: int = 1
 
     def __post_init__(self) -> None:
         check_address(self.address)
@@ -64,6 +67,19 @@ class Cluster(Runner):
             raise ValueError(f"gpus-per-run must not be negative, but is {self.gpus}")
         if self.gpus == 0 and self.device not in ("cpu", "auto"):
             raise ValueError(f"--device {self.device} with --ray needs --gpus-per-run, such as 1")
+        if self.size < 1:
+            raise ValueError(f"--ddp must be at least 1, but is {self.size}")
+        if self.size > 1:
+            check_kind(self.device, self.size)
+            if self.gpus % 1:
+                raise ValueError(
+                    f"with --ddp {self.size}, gpus-per-run must be a whole number, since each "
+                    f"worker needs a GPU of its own, but is {self.gpus:g}"
+                )
+
+    @property
+    def group_size(self) -> int:
+        return self.size
 
     def run(self, work: Iterator[Work], receive: Receive, say: Say, beside: Path | None) -> Results:
         with connected(self.address) as ray, _Session(self, ray, receive, say, beside) as session:
@@ -71,6 +87,9 @@ class Cluster(Runner):
 
     def capacity(self, nodes: list[dict[str, Any]]) -> int:
         """Number of runs for which nodes have the resources at the same time."""
+        return self._places(nodes) // self.size
+
+    def _places(self, nodes: list[dict[str, Any]]) -> int:
         return sum(self._fitting(node["Resources"]) for node in nodes)
 
     def _fitting(self, resources: dict[str, float]) -> int:
@@ -79,9 +98,15 @@ class Cluster(Runner):
         return min(by_cpu, by_gpu)
 
     def check(self, nodes: list[dict[str, Any]]) -> None:
-        """Refuse more CPUs or GPUs for a run than any node has."""
+        """Refuse more CPUs or GPUs for a worker than any node has, and too many workers."""
         if self.capacity(nodes):
             return
+        places = self._places(nodes)
+        if places:
+            raise ValueError(
+                f"--ddp {self.size} needs as many workers at a time, but the {len(nodes)} nodes of "
+                f"the cluster have the resources for {places}"
+            )
         sizes = [node["Resources"] for node in nodes]
         largest = max(sizes, key=lambda each: (each.get("GPU", 0), each.get("CPU", 0)))
         gpus = f" and --gpus-per-run {self.gpus:g}" if self.gpus else ""
@@ -124,6 +149,8 @@ class _Session(ExitStack):
         self._mailbox = ray.remote(num_cpus=0, scheduling_strategy=here)(_Mailbox).remote()
         options = {"num_cpus": cluster.cpus, "num_gpus": cluster.gpus, "max_retries": 0}
         self._task = ray.remote(**options)(_work_on_cluster)
+        options = {"num_cpus": 0, "scheduling_strategy": here, "max_retries": 0}
+        self._group_task = ray.remote(**options)(work_in_group)
         self.callback(self._cancel)
 
     def run(self, work: Iterator[Work]) -> Iterator[Done]:
@@ -147,16 +174,17 @@ class _Session(ExitStack):
             self._pass_on()
             for reference in ended:
                 yield from self._end(reference)
-        if self.failures:
-            raise WorkerError(
-                f"{'; '.join(self.failures)}; finished work is stored, and the same command "
-                "runs what is missing"
-            )
+        raise_failures(self.failures)
 
     def _start(self, work: Work, attempts: int) -> None:
         number = next(self._numbers)
-        settings = (_versions(), self.cluster.cpus, _identity(self.beside), self.cluster.device)
-        reference = self._task.remote(self._mailbox, number, work, *settings)
+        cluster, beside = self.cluster, _identity(self.beside)
+        settings = (_versions(), cluster.cpus, beside, cluster.device)
+        task = Task(self._mailbox, number, work, *settings)
+        if cluster.size > 1:
+            reference = self._group_task.remote(task, cluster.size, cluster.gpus)
+        else:
+            reference = self._task.remote(task)
         self.running[reference] = _Attempt(work, number, attempts)
 
     def _end(self, reference: Any) -> Iterator[Done]:
@@ -173,6 +201,9 @@ class _Session(ExitStack):
             return
         except errors.RayTaskError as error:
             del self.running[reference]
+            if isinstance(error.cause, WorkerLost):
+                self._lose(attempt, str(error.cause))
+                return
             if not isinstance(error.cause, MemoryError):
                 raise error.cause from error
             self.failures.append(f"{attempt.work.name} needs more memory than its worker has")
@@ -296,27 +327,18 @@ def _reason(error: Exception, errors: Any) -> str:
     return "its node left the cluster"
 
 
-def _work_on_cluster(
-    mailbox: Any,
-    number: int,
-    work: Work,
-    expected: dict[str, str],
-    threads: int,
-    beside: tuple[str, int] | None,
-    device: str,
-) -> tuple[Any, int]:
+def _work_on_cluster(task: Task) -> tuple[Any, int]:
     """In a worker: the result of work, and the number of messages."""
     import ray
 
-    host = describe_host("", ray.util.get_node_ip_address(), "", beside)
-    host.check(expected)  # of a node that has just joined
-    torch.set_num_threads(threads)
+    mailbox, number = task.mailbox, task.number
+    sees_file = task.start()
 
     def ask(question: Any) -> Any:
         return ray.get(mailbox.ask.remote(number, question))
 
     send = partial(mailbox.put.remote, number)
-    return counted(work, Contact(send, ask, host.sees_file, device))
+    return counted(task.work, Contact(send, ask, sees_file, task.device))
 
 
 class _Mailbox:
@@ -325,6 +347,7 @@ class _Mailbox:
     def __init__(self) -> None:
         self.messages: list[tuple[int, Any, int | None]] = []
         self.questions: dict[int, asyncio.Future[Any]] = {}
+        self.results: dict[int, Any] = {}
 
     async def put(self, number: int, message: Any) -> None:
         self.messages.append((number, message, None))
@@ -337,6 +360,12 @@ class _Mailbox:
 
     async def answer(self, name: int, value: Any) -> None:
         self.questions[name].set_result(value)
+
+    async def keep(self, number: int, result: Any) -> None:
+        self.results[number] = result
+
+    async def kept(self, number: int) -> Any:
+        return self.results.pop(number)
 
     async def take(self) -> list[tuple[int, Any, int | None]]:
         taken, self.messages = self.messages, []

@@ -12,6 +12,7 @@ from dynagat.experiment.benchmark import Benchmark, run
 from dynagat.experiment.checkpoint import Checkpoint, Checkpoints
 from dynagat.experiment.record import Record
 from dynagat.experiment.runner import Contact, Runner, Say, Work, runner_of
+from dynagat.group import ALONE, Group
 from dynagat.placement import find_device
 from dynagat.training import Round
 
@@ -33,8 +34,9 @@ class Job:
         watch: Callable[[Round], None],
         checkpoint: Checkpoint | None = None,
         device: str = "cpu",
+        group: Group = ALONE,
     ) -> Record:
-        return run(self.benchmark, self.mechanism, self.seed, watch, checkpoint, device)
+        return run(self.benchmark, self.mechanism, self.seed, watch, checkpoint, device, group)
 
 
 Watch = Callable[[Job, Round], None]
@@ -63,6 +65,8 @@ def execute(
         beside: the file next to which the checkpoints are.
     """
     runner = runner_of(workers)
+    for job in jobs:
+        job.benchmark.check_workers(runner.group_size)
 
     def receive(work: Work, message: Any) -> None:
         job = work.arguments[0]
@@ -93,6 +97,6 @@ def _run(contact: Contact, job: Job, checkpoints: Checkpoints | None) -> Record:
         contact.send(content)
 
     device, kept = contact.device, None
-    if checkpoints and contact.shares_files:
+    if checkpoints and contact.shares_files and contact.group.rank == 0:
         kept = checkpoints.of(job.key, tell, find_device(device))
-    return job.run(contact.send, kept, device)
+    return job.run(contact.send, kept, device, contact.group)

@@ -23,12 +23,15 @@ from dynagat.experiment.settings import (
     grid,
     improved,
     parse_settings,
+    paths,
     resolve,
+    with_values,
 )
 from dynagat.experiment.store import Store
 
 HEADS = "network.heads"
 DATASET = "data.dataset"
+WORKERS = "task.workers"
 
 
 @dataclass(frozen=True)
@@ -42,6 +45,7 @@ class Request:
     as_published: bool = False
     smoke: bool = False  # one short run of each
     improved: bool = False  # with our improvements
+    workers: int = 1  # that make each run together
 
     @property
     def dataset(self) -> str | None:
@@ -75,7 +79,20 @@ def variants(benchmark: Benchmark, mechanism: str, request: Request) -> list[Ben
     if request.smoke:
         (start,) = grid(start, list(benchmark.smoke))
     sweep = [] if request.smoke else _sweep(benchmark, request)
-    return [benchmark.with_settings(each) for each in grid(start, [*sweep, *request.settings])]
+    each = grid(start, [*sweep, *request.settings])
+    return [benchmark.with_settings(divided(one, request.workers)) for one in each]
+
+
+def divided(settings: Settings, workers: int) -> Settings:
+    """The settings of runs that so many workers make together."""
+    if workers == 1:
+        return settings
+    if WORKERS not in paths(settings):
+        raise ValueError(
+            f"--ddp {workers} is for predictions of nodes that are trained on sampled neighbours, "
+            "not for graphs or links"
+        )
+    return with_values(settings, {WORKERS: workers})
 
 
 def _improved(benchmark: Benchmark, start: Settings, request: Request) -> Settings:

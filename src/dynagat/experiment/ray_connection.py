@@ -15,7 +15,12 @@ CONNECT_SECONDS = 5.0
 ATTEMPTS = 3  # to connect, a second apart; Ray's own number is 20
 SETTINGS = b"\x04"  # a type of frame of HTTP/2
 GREETING = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + b"\0\0\0" + SETTINGS + bytes(5)
-PASSED_ON = ("DYNAGAT_", "OMP_WAIT_POLICY")  # variables that workers get from this process
+PASSED_ON = (
+    "DYNAGAT_",
+    "OMP_WAIT_POLICY",
+    "GLOO_",
+    "NCCL_",
+)  # variables that workers get from this process
 
 
 @contextmanager

@@ -11,6 +11,7 @@ import os
 import queue
 import signal
 import threading
+import time
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Generator, Iterator
@@ -23,6 +24,10 @@ from types import TracebackType
 from typing import Any, final
 
 import torch
+
+from dynagat.group import ALONE, Group
+
+ATTEMPTS = 3  # of work that loses its worker
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,12 +54,15 @@ class Contact:
         ask: passes a question and returns the answer; None in worker processes, which have none.
         shares_files: whether the worker sees the files of that process.
         device: that networks compute on, as `placement.find_device` takes it.
+        group: the workers that do the same work together. Only the first of them sends, asks and
+            returns the result.
     """
 
     send: Callable[[Any], None]
     ask: Callable[[Any], Any] | None = None
     shares_files: bool = True
     device: str = "cpu"
+    group: Group = ALONE
 
 
 @dataclass(frozen=True)
@@ -84,6 +92,11 @@ class Runner(ABC):
 
         Work may keep files next to `beside`, a file of this process.
         """
+
+    @property
+    def group_size(self) -> int:
+        """Number of workers that do a piece of work together."""
+        return 1
 
 
 @final
@@ -158,6 +171,15 @@ def runner_of(workers: int | Runner, device: str = "cpu") -> Runner:
     return ThisProcess(device) if workers == 1 else Processes(workers, device)
 
 
+def raise_failures(failures: list[str]) -> None:
+    """At the end: work that was given up, if any."""
+    if failures:
+        raise WorkerError(
+            f"{'; '.join(failures)}; finished work is stored, and the same command runs what is "
+            "missing"
+        )
+
+
 def _work_in_process(number: int, work: Work, device: str) -> tuple[Any, int]:
     """The result, and the number of messages."""
     contact = Contact(lambda message: _messages.put((number, message)), device=device)
@@ -184,10 +206,9 @@ class Crew:
     """
 
     def __init__(self, workers: int) -> None:
-        threads = max(1, (os.cpu_count() or 1) // workers)
         context = multiprocessing.get_context("spawn")
         self._messages = context.Queue()
-        start = (threads, self._messages, os.getpid())
+        start = (threads_of(workers), self._messages, os.getpid())
         self._pool = ProcessPoolExecutor(workers, context, _start_worker, start)
         # Not concurrent.futures.wait: interrupted, it may leave futures locked, and the pool hangs.
         self._finished: queue.SimpleQueue[Future[Any]] = queue.SimpleQueue()
@@ -243,13 +264,22 @@ _messages: Any = None  # in a worker: the queue to the parent
 def _start_worker(threads: int, messages: Any, parent: int) -> None:
     global _messages
     _messages = messages
+    become_worker(threads, lambda: os.getppid() == parent)
+
+
+def become_worker(threads: int, is_wanted: Callable[[], bool]) -> None:
+    """Leave Ctrl-C to the parent, and exit when it is gone: a killed one can't stop its workers."""
     torch.set_num_threads(threads)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles Ctrl-C
-    threading.Thread(target=_exit_with, args=(parent,), daemon=True).start()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_exit_unless, args=(is_wanted,), daemon=True).start()
 
 
-def _exit_with(parent: int) -> None:
-    """Exit when the parent is gone: a killed parent can't stop its workers."""
-    while os.getppid() == parent:
-        threading.Event().wait(0.5)
+def _exit_unless(is_wanted: Callable[[], bool]) -> None:
+    while is_wanted():
+        time.sleep(0.5)
     os._exit(1)
+
+
+def threads_of(workers: int) -> int:
+    """Number of threads of each of several workers on this machine."""
+    return max(1, (os.cpu_count() or 1) // workers)

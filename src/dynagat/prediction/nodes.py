@@ -20,6 +20,7 @@ from torch import Tensor, nn
 from dynagat.data.scratch import memory_limit, new_table
 from dynagat.data.store import SPLITS, GraphData, tensor
 from dynagat.graph import Graph
+from dynagat.group import ALONE, Group
 from dynagat.metrics import MACRO_F1, METRICS, Metric, find_metric
 from dynagat.nn.network import Neighbourhood, Network, degrees
 from dynagat.placement import copied_ahead, device_of, moved
@@ -189,14 +190,22 @@ class NodeTask:
     metric: str = field(default="", metadata=ADDED_LATER)  # "": the default of the kind
     # "balanced": each class counts alike in the loss, however many nodes it has.
     class_weights: Literal["none", "balanced"] = field(default="none", metadata=ADDED_LATER)
+    # Processes that train the network together (--ddp). Each samples a part of every batch.
+    workers: int = field(default=1, metadata=ADDED_LATER)
 
     def __post_init__(self) -> None:
         if self.neighbours and self.roots:
             given = ",".join(map(str, self.neighbours))
             raise ValueError(f"roots must be 0 where neighbours are {given}, but is {self.roots}")
-        for name in ("roots", "walk_length", "steps"):
+        for name in ("roots", "walk_length", "steps", "workers"):
             if getattr(self, name) < (name != "roots"):
                 raise ValueError(f"{name} is too small: {getattr(self, name)}")
+        if self.workers > 1 and not self.neighbours:
+            how = "random walks" if self.roots else "the whole graph at once"
+            raise ValueError(
+                f"--ddp {self.workers} divides batches of sampled neighbours, but this trains on "
+                f"{how}; --set neighbours=10,10 samples 10 neighbours in each of two layers"
+            )
 
     def check(self, network: Any) -> None:
         """Refuse numbers of neighbours that do not fit the number of layers."""
@@ -227,6 +236,7 @@ class NodePrediction(Prediction):
     problem: NodeProblem
     settings: NodeTask = field(default_factory=NodeTask)
     batch_size: int = 1024
+    group: Group = ALONE
     _fields: dict[Any, Batch | None] = field(default_factory=dict, init=False)
 
     def to(self, device: torch.device) -> NodePrediction:
@@ -236,12 +246,15 @@ class NodePrediction(Prediction):
     def metric(self) -> Metric:
         return self.settings.metric_of(self.problem.kind)
 
+    def together(self, group: Group) -> NodePrediction:
+        return replace(self, group=group)
+
     def batches(self, generator: torch.Generator) -> Iterator[Batch | None]:
         """One epoch; None stands for the whole graph."""
         task, seed = self.settings, int(torch.randint(2**31, (), generator=generator))
         if task.neighbours:
-            loader = self.loader("train", task.neighbours, task.shuffle, self.batch_size, seed)
-            return self._placed(loader)
+            options = task.neighbours, task.shuffle, self.batch_size, seed, self.group
+            return self._placed(self.loader("train", *options))
         if not task.roots:
             return iter([None])
         walks = task.roots, task.walk_length, task.steps
@@ -254,7 +267,13 @@ class NodePrediction(Prediction):
         return copied_ahead(batches, self.problem.device)
 
     def loader(
-        self, part: str, neighbours: tuple[int, ...], shuffle: bool, batch_size: int, seed: int
+        self,
+        part: str,
+        neighbours: tuple[int, ...],
+        shuffle: bool,
+        batch_size: int,
+        seed: int,
+        group: Group = ALONE,
     ) -> NeighborLoader:
         x = self.problem.x
         arrays = {"x": x} if x.device.type == "cpu" else {}  # else they are taken on the device
@@ -266,6 +285,8 @@ class NodePrediction(Prediction):
             shuffle=shuffle,
             layered=True,
             seed=seed,
+            rank=group.rank,
+            world_size=group.size,
         )
 
     def loss(self, network: nn.Module, batch: Batch | None) -> tuple[Tensor, float]:
@@ -276,7 +297,18 @@ class NodePrediction(Prediction):
             nodes, out = problem.split["train"], self._run_receptive_field(network, "train")
             out = network(problem.x, problem.graph)[nodes] if out is None else out
         target = self.target(nodes)
-        return self.mean_loss(out, target), self.value(self.metric, out.detach(), target)
+        loss, score = self.mean_loss(out, target), self.value(self.metric, out.detach(), target)
+        if self.group.size == 1:
+            return loss, score
+        # Of the mean loss of the whole batch, each process computes a part.
+        of_loss, of_score = self.group.factors(self._loss_weight(target), len(target))
+        return (loss * of_loss if of_loss else 0 * out.sum()), score * of_score
+
+    def _loss_weight(self, target: Tensor) -> float:
+        """What the mean loss of these nodes counts in a mean over more of them."""
+        if self.problem.kind == "classification" and (weights := self._class_weights) is not None:
+            return float(weights[target].sum())
+        return float((~target.isnan()).sum())
 
     def _run_batch(self, network: nn.Module, batch: Batch) -> tuple[Tensor, Tensor]:
         """The nodes of a sample that are trained on, and the network's output for them."""
@@ -361,16 +393,10 @@ class NodePrediction(Prediction):
             return float(self.mean_loss(out, target))
         total, weights = 0.0, 0.0
         for part in zip(out.split(INFERENCE_BATCH), target.split(INFERENCE_BATCH), strict=True):
-            if weight := float(self._weight(part[1])):
+            if weight := self._loss_weight(part[1]):
                 total += weight * float(self.mean_loss(*part))
                 weights += weight
         return total / weights if weights else math.nan
-
-    def _weight(self, target: Tensor) -> Tensor:
-        """What the mean loss of these nodes counts in a mean over more of them."""
-        if self.problem.kind == "classification" and self._class_weights is not None:
-            return self._class_weights[target].sum()
-        return (~target.isnan()).sum()
 
     def value(self, metric: Metric, out: Tensor, target: Tensor) -> float:
         """A metric of the network's output; errors are in the unit of the target."""
@@ -420,7 +446,8 @@ class NodePrediction(Prediction):
         """[N, out]; layer by layer if training samples neighbours because the graph is large."""
         problem = self.problem
         if self.settings.neighbours:
-            return infer_nodes(network, problem.x, problem.rows, self_loops=problem.self_loops)
+            options = {"self_loops": problem.self_loops, "group": self.group}
+            return infer_nodes(network, problem.x, problem.rows, **options)
         return network(problem.x, problem.graph)
 
     def _run_sampled(self, network: nn.Module, part: str) -> Tensor:
@@ -464,13 +491,16 @@ def infer_nodes(
     batch_size: int | None = None,
     *,
     self_loops: bool = False,
+    group: Group = ALONE,
 ) -> Tensor:
     """[N, out] of a network for every node, layer by layer, in bounded memory.
 
     By default, as many nodes go through a layer at once as DYNAGAT_MEMORY has room for the features
-    of their neighbours. `self_loops` adds one to each node of the graph, which must have none.
+    of their neighbours. `self_loops` adds one to each node of the graph, which must have none. The
+    processes of a group must call this together; each computes a part.
     """
-    encoded = encode_nodes(network, x, edges, batch_size, self_loops=self_loops)
+    options = {"self_loops": self_loops, "group": group}
+    encoded = encode_nodes(network, x, edges, batch_size, **options)
     return _by_rows(network.readout, encoded, device_of(network))
 
 
@@ -482,6 +512,7 @@ def encode_nodes(
     batch_size: int | None = None,
     *,
     self_loops: bool = False,
+    group: Group = ALONE,
 ) -> Tensor:
     """As `infer_nodes`, before the readout. Degrees travel as the last column of the features."""
     network.eval()
@@ -503,11 +534,12 @@ def encode_nodes(
         return run
 
     steps = [step(layer) for layer in network.layers]
+    options = {"batch_size": batch_size, "device": device, "group": group}
     if table.device.type == "cpu":
-        out = infer(steps, inputs, rows, batch_size=batch_size, device=device)
+        out = infer(steps, inputs, rows, **options)
     else:
         degree = (all_degrees(edges) + int(self_loops)).to(device, table.dtype)
-        out = infer(steps, torch.cat([table, degree[:, None]], dim=1), rows, batch_size=batch_size)
+        out = infer(steps, torch.cat([table, degree[:, None]], dim=1), rows, **options)
     return torch.as_tensor(out)[:, :-1]
 
 

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from dynagat.data.molecules import Molecule
 from dynagat.data.programs.snippets import Snippet
 from dynagat.data.store import SPLITS, GraphData, tensor
+from dynagat.group import Group
 from dynagat.metrics import Metric
 from dynagat.training import Outcome
 
@@ -64,6 +65,13 @@ class Prediction(ABC):
     def to(self, device: torch.device) -> Prediction:
         """The same prediction for networks on a device: batches and scores are made there."""
         raise ValueError(f"{type(self).__name__} runs on the CPU only, but device is {device}")
+
+    def together(self, group: Group) -> Prediction:
+        """The same for a process of a group; a ValueError if it can't be divided."""
+        if group.size > 1:
+            kind = type(self).__name__
+            raise ValueError(f"{kind} can't be divided among {group.size} processes")
+        return self
 
     def score(self, network: nn.Module, part: str) -> float:
         """The metric on a part of the data."""

@@ -1,5 +1,6 @@
 """Loaders of sampled subgraphs and layer-wise inference; results don't depend on threads."""
 
+from dynagat.group import Group
 from dynagat.sampling.batch import Batch
 from dynagat.sampling.inference import infer
 from dynagat.sampling.links import LinkNeighborLoader
@@ -12,5 +13,5 @@ from dynagat.sampling.saint import (
 )
 
 __all__ = ["Batch", "GraphSAINTEdgeSampler", "GraphSAINTNodeSampler"]
-__all__ += ["GraphSAINTRandomWalkSampler", "LinkNeighborLoader", "NeighborLoader"]
+__all__ += ["GraphSAINTRandomWalkSampler", "Group", "LinkNeighborLoader", "NeighborLoader"]
 __all__ += ["Neighbours", "infer"]

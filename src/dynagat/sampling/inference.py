@@ -18,6 +18,7 @@ from torch import Tensor
 from dynagat.data.scratch import new_table
 from dynagat.files import write_through
 from dynagat.graph import Graph
+from dynagat.group import ALONE, Group
 from dynagat.placement import CPU, copied_ahead
 from dynagat.sampling.ahead import work_ahead
 from dynagat.sampling.batch import make_graph
@@ -39,6 +40,7 @@ def infer(
     out: Rows | Path | str | None = None,
     prefetch: int = 1,
     device: torch.device | None = None,
+    group: Group = ALONE,
 ) -> Rows:
     """The output of the last layer for all nodes, [N, ...], computed with all neighbours.
 
@@ -56,6 +58,8 @@ def infer(
             folder if it is larger than DYNAGAT_MEMORY.
         prefetch: the number of batches that are prepared in advance.
         device: where layers compute. Default: that of x, if it is a tensor, or the CPU.
+        group: the processes that call this together. Each computes a part of the rows of every
+            layer, and all get all rows.
     """
     rows = graph if isinstance(graph, Neighbours) else Neighbours.from_graph(graph)
     check_count("batch_size", batch_size)
@@ -66,15 +70,18 @@ def infer(
         raise ValueError("graph must have at least one node, but has none")
     if not callable(x) and len(x) != rows.num_nodes:
         raise ValueError(f"x must have a row for each of {rows.num_nodes} nodes, but has {len(x)}")
+    if group.size > 1 and out is not None:
+        raise ValueError(f"out must be None in a group of {group.size} processes, but is given")
     if device is None:
         device = x.device if isinstance(x, Tensor) else CPU
-    through = Pass(rows, batch_size, prefetch, device)
+    group = group if group.size <= rows.num_nodes else ALONE
+    through = Pass(rows, batch_size, prefetch, device, group)
     if isinstance(out, (str, Path)):
         return _infer_to_file(layers, x, through, Path(out))
     _check_out(out, x)
     for layer in layers[:-1]:
-        x = collect(through.outputs(layer, x), rows.num_nodes)
-    return collect(through.outputs(layers[-1], x), rows.num_nodes, out)
+        x = through.table(layer, x)
+    return through.table(layers[-1], x, out)
 
 
 def _check_out(out: Rows | None, x: Rows | RowsOf) -> None:
@@ -99,9 +106,21 @@ class Pass:
     batch_size: int
     prefetch: int
     device: torch.device  # where layers compute
+    group: Group  # of at most as many processes as there are nodes
+
+    @property
+    def own(self) -> range:
+        """The nodes for which this process computes."""
+        return range(self.rows.num_nodes)[self.group.part(self.rows.num_nodes)]
+
+    def table(self, layer: Layer, x: Rows | RowsOf, out: Rows | None = None) -> Rows:
+        """The output of one layer for all nodes, in `out` or a new table."""
+        out = collect(self.outputs(layer, x), self.rows.num_nodes, out, self.own.start)
+        self.group.exchange(out)
+        return out
 
     def outputs(self, layer: Layer, x: Rows | RowsOf) -> Iterator[Tensor]:
-        """The output of one layer, batch by batch."""
+        """The output of one layer for the own nodes, batch by batch."""
         first = None
         for table, graph in self._batches(x):
             part = layer(table, graph)
@@ -123,24 +142,26 @@ class Pass:
         """The rows of the keys of each batch of queries, and its graph, on the device."""
         on_device = x if isinstance(x, Tensor) and x.device.type != "cpu" else None
         rows_of = x if callable(x) else partial(take_rows, x)
-        size, num_nodes = self.batch_size, self.rows.num_nodes
+        size, own = self.batch_size, self.own
 
         def make(n: int, threads: int) -> tuple[Tensor, Graph]:
-            queries = np.arange(n * size, min((n + 1) * size, num_nodes))
+            part = own[n * size : (n + 1) * size]
+            queries = np.arange(part.start, part.stop)
             block = sample(self.rows, queries, [-1], threads=threads)
             graph = make_graph(block.layers[0], len(block.node), threads)
             if on_device is not None:
                 return torch.from_numpy(block.node), graph
             return rows_of(block.node, threads), graph
 
-        batches = work_ahead(make, -(-num_nodes // size), self.prefetch)
+        batches = work_ahead(make, -(-len(own) // size), self.prefetch)
         for table, graph in copied_ahead(batches, self.device):
             yield table if on_device is None else on_device[table], graph
 
 
-def collect(parts: Iterable[Tensor], num_rows: int, out: Rows | None = None) -> Rows:
-    """Copy all parts into one table, which is `out` or a new one."""
-    first = 0
+def collect(
+    parts: Iterable[Tensor], num_rows: int, out: Rows | None = None, first: int = 0
+) -> Rows:
+    """Copy all parts into one table, which is `out` or a new one, from its row `first` on."""
     for part in parts:
         out = _new_table(part, num_rows) if out is None else out
         if tuple(out.shape) != (num_rows, *part.shape[1:]):

@@ -11,6 +11,7 @@ import numpy as np
 import torch
 
 from dynagat.graph import MAX_ROWS
+from dynagat.group import Group
 from dynagat.sampling.ahead import work_ahead
 from dynagat.sampling.batch import edge_index_of, make_batch
 from dynagat.sampling.draw import check_count, check_seed, derive_seed, sample, shuffle
@@ -39,6 +40,8 @@ class Loader(ABC):
         seed: int = 0,
         prefetch: int = 2,
         num_workers: int | None = None,
+        rank: int = 0,
+        world_size: int = 1,
         **others: Any,
     ) -> None:
         check_options(others)
@@ -50,6 +53,11 @@ class Loader(ABC):
         self.seed = check_seed(seed)
         self.replace, self.shuffle, self.drop_last = replace, shuffle, drop_last
         self.transform, self.layered = transform, layered
+        self.group = Group(rank, check_count("world_size", world_size))
+        if self.batch_size < world_size:
+            raise ValueError(
+                f"batch_size must be at least world_size={world_size}, but is {batch_size}"
+            )
         self.epoch = 0  # of the next iteration
 
     @property
@@ -77,9 +85,16 @@ class Loader(ABC):
 
     def __len__(self) -> int:
         whole, rest = divmod(self.num_inputs, self.batch_size)
+        if rest < self.group.size and whole:  # each part needs an input: the batch before has them
+            rest = 0
         return whole + bool(rest and not self.drop_last)
 
     def __iter__(self) -> Iterator[Any]:
+        if self.num_inputs < self.group.size:
+            raise ValueError(
+                f"world_size must be at most {self.num_inputs}, the number of inputs, "
+                f"but is {self.group.size}"
+            )
         epoch, self.epoch = self.epoch, self.epoch + 1
         order = np.arange(self.num_inputs)
         if self.shuffle:
@@ -89,8 +104,11 @@ class Loader(ABC):
         return work_ahead(make, len(self), depth, self.num_workers)
 
     def _make_and_transform(self, epoch: int, order: np.ndarray, n: int, threads: int) -> Any:
-        positions = order[n * self.batch_size : (n + 1) * self.batch_size]
-        batch = self._make(positions, derive_seed(self.seed, epoch, n), threads)
+        is_last = n == len(self) - 1 and not self.drop_last
+        whole = order[n * self.batch_size : None if is_last else (n + 1) * self.batch_size]
+        own = [self.group.rank] if self.group.size > 1 else []
+        seed = derive_seed(self.seed, epoch, n, *own)
+        batch = self._make(whole[self.group.part(len(whole))], seed, threads)
         return batch if self.transform is None else self.transform(batch)
 
     def _sample(self, nodes: np.ndarray, input_id: np.ndarray, seed: int, threads: int) -> Any:

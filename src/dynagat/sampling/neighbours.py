@@ -39,6 +39,12 @@ class NeighborLoader(Loader):
         prefetch: the number of batches that background threads prepare in advance; 0 for none.
         num_workers: the maximum number of background threads; None means as many as torch has.
             Unlike PyG's workers they are threads, so nothing is copied between processes.
+        rank: which part of each batch this loader makes, of `world_size` loaders with the same
+            arguments in as many processes, as torch.distributed numbers them.
+        world_size: the number of these loaders. Their parts of a batch are disjoint, differ in
+            size by at most one seed, and together are the batch of one loader by itself, so that
+            all make the same number of batches. If the last batch has fewer seeds than there are
+            loaders, they join the batch before.
         others: PyG's other options (options.py). Those that do not change batches are ignored, for
             example is_sorted, persistent_workers, pin_memory and prefetch_factor. Those that would
             are refused unless they are off, for example disjoint, subgraph_type other than
