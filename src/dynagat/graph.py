@@ -159,10 +159,11 @@ class Graph:
         """The graph with its nodes renumbered, so that neighbours are close in memory.
 
         Tables of rows that don't fit into the processor's cache are read faster in this order.
-        Queries and keys must be the same nodes. Permute x once, run the whole model, and restore
-        its output: `ordered.restore(model(ordered.permute(x), ordered.graph))`. The results are the
-        same up to rounding, except that attention dropout draws other masks for the self-loops
-        that a layer adds. The order is computed once per graph, on the CPU.
+        Queries and keys must be the same nodes. Permute x once, not in every call, run the whole
+        model, and restore its output: `ordered.restore(model(permuted, ordered.graph))`, where
+        `permuted = ordered.permute(x)`. The results are the same up to rounding, except that
+        attention dropout draws other masks for the self-loops that a layer adds. The order is
+        computed once per graph, on the CPU.
         """
         return self._reordered
 
