@@ -86,6 +86,7 @@ class Sizes:
     hub_degree: int
     num_hubs: int  # of the graph with several, each of a tenth of that degree
     first_five: tuple[Dataset, ...]
+    locality: tuple[Dataset, ...]
     batches: dict[str, Recipe]
     shapes: tuple[tuple[int, int], ...]
     products: Products
@@ -126,6 +127,7 @@ FULL = Sizes(
     hub_degree=1_000_000,
     num_hubs=10,
     first_five=FIRST_FIVE,
+    locality=(Dataset("ogbn-arxiv", 169_343, 1_166_243), FIRST_FIVE[4]),
     batches={
         "molecules": Molecules(),
         "dictionary-10": Dictionaries(k=10),
@@ -159,6 +161,7 @@ QUICK = Sizes(
     hub_degree=100_000,
     num_hubs=10,
     first_five=tuple(data for data in FIRST_FIVE if data.name in ("cora", "pubmed")),
+    locality=(),
     batches={"molecules": Molecules(300), "dictionary-10": Dictionaries(128)},
     shapes=((8, 32), (8, 8)),
     products=Products(40_000, 2_000_000),
@@ -213,6 +216,11 @@ def make_cases(sizes: Sizes) -> list[Case]:
         ),
         *(_case("bfloat16", "bfloat16", arxiv, shape) for shape in wide),
         *(_case("capture", "capture", arxiv, shape) for shape in two),
+        *(
+            _case(f"{data.name}-locality", "locality", data, shape)
+            for data in sizes.locality
+            for shape in two
+        ),
         *_sampling_cases(sizes),
         *_import_cases(sizes),
         *_training_cases(sizes),

@@ -49,7 +49,7 @@ class PowerLaw(Recipe):
             count *= 2
             pairs = self._distinct_pairs(count, generator)
         pairs = pairs[torch.randperm(len(pairs), generator=generator)[:num_pairs]]
-        return _undirected(pairs // self.num_nodes, pairs % self.num_nodes, self.num_nodes)
+        return undirected(pairs // self.num_nodes, pairs % self.num_nodes, self.num_nodes)
 
     def _distinct_pairs(self, count: int, generator: Generator) -> Tensor:
         """Up to `count` pairs of nodes i < j, each encoded as i·N + j."""
@@ -162,7 +162,7 @@ class Molecules(Recipe):
             last = torch.randint(size - 1, self.num_atoms, closed.shape, generator=generator)
             bonds.append(torch.stack([closed + last - size + 1, closed + last]).flatten(1))
         low, high = torch.cat(bonds, 1)
-        return _undirected(low, high, self.num_nodes)
+        return undirected(low, high, self.num_nodes)
 
 
 @final
@@ -189,7 +189,7 @@ class Dictionaries(Recipe):
         return torch.stack([(first + end).expand(shape).flatten() for end in (key, query)])
 
 
-def _undirected(low: Tensor, high: Tensor, num_nodes: int) -> Tensor:
+def undirected(low: Tensor, high: Tensor, num_nodes: int) -> Tensor:
     """Both directions of each pair, sorted by key and then query; then the self-loops."""
     code = torch.cat([low * num_nodes + high, high * num_nodes + low]).sort().values
     loop = torch.arange(num_nodes)

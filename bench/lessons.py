@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from torch import Generator, Tensor
 from torch_geometric.datasets import KarateClub
 
-from bench.graphs import Recipe
+from bench.graphs import Recipe, undirected
 from bench.isolation import CannotRun
 from dynagat.data.arrays import FolderError
 from dynagat.data.catalog import load
@@ -50,18 +50,34 @@ class Dataset(Recipe):
         if self.name == KARATE:
             data: Any = KarateClub()[0]
             return _classify(data.x, data.edge_index, data.y, data.train_mask.nonzero()[:, 0])
-        try:
-            stored = load("qm9" if self.name == MOLECULES else self.name)
-        except FolderError as error:
-            raise CannotRun(str(error)) from error
-        return _first_molecules(stored) if self.name == MOLECULES else _nodes_of(stored)
+        if self.name == MOLECULES:
+            return _first_molecules(_load("qm9"))
+        return _nodes_of(_load(self.name))
+
+    def both_directions(self) -> Tensor:
+        """[2, E]: both directions of every edge of a graph of the catalogue, without duplicates;
+        then one self-loop per node. Raises CannotRun if its files are missing."""
+        low, high = _edges_of(_load(self.name)).sort(0).values
+        code = torch.unique((low * self.num_nodes + high)[low < high])
+        return undirected(code // self.num_nodes, code % self.num_nodes, self.num_nodes)
+
+
+def _load(name: str) -> GraphData:
+    try:
+        return load(name)
+    except FolderError as error:
+        raise CannotRun(str(error)) from error
+
+
+def _edges_of(data: GraphData) -> Tensor:
+    edges = data.sole_edges
+    ends = (tensor(np.asarray(index)).long() for index in (edges.key_index, edges.query_index))
+    return torch.stack([*ends])
 
 
 def _nodes_of(data: GraphData) -> Lesson:
-    edges = data.sole_edges
-    ends = (tensor(np.asarray(index)).long() for index in (edges.key_index, edges.query_index))
     x, y, train = (tensor(np.asarray(a)) for a in (data.x, data.y, data.split["train"]))
-    return _classify(x.float(), torch.stack([*ends]), y.long(), train.long())
+    return _classify(x.float(), _edges_of(data), y.long(), train.long())
 
 
 def _classify(x: Tensor, edge_index: Tensor, y: Tensor, train: Tensor) -> Lesson:

@@ -7,6 +7,7 @@ import math
 import mmap
 import time
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 
 import torch
 from torch import Generator, Tensor
@@ -18,8 +19,9 @@ from bench.device import measure_on_device
 from bench.first_five import measure_epochs
 from bench.graphs import Recipe
 from bench.importing import measure_import
-from bench.isolation import OutOfTime, reason_of, time_limit
+from bench.isolation import CannotRun, OutOfTime, reason_of, time_limit
 from bench.larger_than_memory import measure_large
+from bench.lessons import Dataset
 from bench.links import measure_links
 from bench.memory import measure_memory
 from bench.planning import measure_plan
@@ -141,6 +143,29 @@ def measure_bfloat16(case: Case) -> Iterator[Record]:
     yield from _time_all("attention", trials, case)
 
 
+def measure_locality(case: Case) -> Iterator[Record]:
+    """The op on a real graph, in the given order of the nodes, a random one and that of
+    `Graph.reordered`; the time of computing that order, and of moving x there and out back."""
+    assert isinstance(case.graph, Dataset)
+    try:
+        edges = case.graph.both_directions()
+    except CannotRun as error:
+        yield Record("all", "attention", reason=str(error))
+        return
+    num_nodes = case.graph.num_nodes
+    shuffled = torch.randperm(num_nodes, generator=Generator().manual_seed(4))[edges]
+    given, random = (Graph.from_edge_index(each, num_nodes) for each in (edges, shuffled))
+    ordered, tables = given.reordered(), draw_tables(case)
+    graphs = {"given": given, "random": random, "reordered": ordered.graph}
+    trials = {name: attention(graph, *tables) for name, graph in graphs.items()}
+    yield from _time_all("attention", trials, case)
+    order = Trial(lambda graph: graph.reordered(), lambda: replace(given))  # nothing is remembered
+    yield from _time_all("seconds of ordering", {"reordered": order}, case)
+    x = tables[0].flatten(1)
+    move = Trial(lambda _: ordered.restore(ordered.permute(x)))
+    yield from _time_all("seconds of moving", {"reordered": move}, case)
+
+
 def measure_capture(case: Case) -> Iterator[Record]:
     """A layer's forward pass with `capture` and without; and a whole call of how_attentive."""
     inputs = draw_inputs(case)
@@ -206,6 +231,7 @@ MEASURES: Mapping[str, Callable[[Case], Iterator[Record]]] = {
     "mechanisms": measure_layers,
     "bfloat16": measure_bfloat16,
     "capture": measure_capture,
+    "locality": measure_locality,
     "sampling": measure_sampling,
     "walks": measure_walks,
     "import": measure_import,

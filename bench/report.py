@@ -33,6 +33,7 @@ from bench.tables import (
     larger_than_memory,
     layers,
     links,
+    locality,
     markdown_table,
     megabytes,
     memory,
@@ -330,6 +331,16 @@ SECTIONS = (
         "same without it; and a whole call of `how_attentive`: the forward pass, the table, and "
         "all statistics of all heads with their confidence intervals.",
         capture,
+    ),
+    Section(
+        "locality",
+        "Order of the nodes",
+        "The op alone, forward and backward, on real graphs with both directions of every edge and "
+        "self-loops: with the nodes in the order of the files, in a random order, and in that of "
+        "`Graph.reordered()`. *Ordering* is the time to compute that order and the graph in it, "
+        "once per graph; *moving rows* is the time to permute x and to restore an output of the "
+        "same size, once per call of a model. The number of edges is that of the files.",
+        locality,
     ),
     Section(
         "sampling",

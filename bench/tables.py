@@ -123,6 +123,22 @@ def capture(entries: list[Entry]) -> str:
     return markdown_table(header, rows)
 
 
+ORDERS = ("given", "random", "reordered")
+
+
+def locality(entries: list[Entry]) -> str:
+    header = ["", "nodes", "edges", *ORDERS, "given / reordered", "random / reordered"]
+    header += ["ordering", "moving rows"]
+    rows = []
+    for entry in entries:
+        steps = [_milliseconds(entry.find(name, "attention")) for name in ORDERS]
+        ratios = [times(entry.ratio(name, "reordered", "attention")) for name in ORDERS[:2]]
+        quantities = ("seconds of ordering", "seconds of moving")
+        once = [_milliseconds(entry.find("reordered", each)) for each in quantities]
+        rows.append([entry.name, *_sizes(entry), *steps, *ratios, *once])
+    return markdown_table(header, rows)
+
+
 SAMPLERS = ("dgl", "dynagat, layered", "pyg-lib", "torch-sparse", "dynagat, merged")
 IMPORTERS = {"pandas": "pandas", "dynagat": "to memory", "dynagat, to a folder": "to a folder"}
 WALKERS = ("dgl, walks", "dynagat, walks")

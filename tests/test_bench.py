@@ -196,6 +196,33 @@ def test_a_dataset_has_the_size_that_its_case_states(name: str) -> None:
     assert bool(loss.isfinite())
 
 
+def test_orders_of_the_nodes_are_compared(monkeypatch: pytest.MonkeyPatch) -> None:
+    edges = Uniform(60, 400).edge_index()
+    monkeypatch.setattr(Dataset, "both_directions", lambda self: edges)
+    entry = measure(tiny("locality", graph=Dataset("some", 60, 400)))
+    assert all(entry.median(name, "attention") > 0 for name in ("given", "random", "reordered"))
+    for quantity in ("seconds of ordering", "seconds of moving"):
+        assert entry.median("reordered", quantity) > 0
+
+
+def test_orders_on_a_graph_that_is_not_here_are_a_remark(monkeypatch, tmp_path) -> None:
+    for name in ("DYNAGAT_DATA", "DYNAGAT_CACHE"):
+        monkeypatch.setenv(name, str(tmp_path))
+    (record,) = measure(tiny("locality", graph=FULL.locality[0])).records
+    assert "ogbn-arxiv is not here; `dynagat data get ogbn-arxiv`" in record.reason
+
+
+@pytest.mark.data
+def test_both_directions_of_a_real_graph_are_followed_by_self_loops() -> None:
+    data = FULL.locality[1]
+    edges = data.both_directions()
+    loops = edges[:, -data.num_nodes :]
+    assert torch.equal(loops, torch.arange(data.num_nodes).expand(2, -1))
+    code = edges[0] * data.num_nodes + edges[1]
+    assert len(code.unique()) == len(code)
+    assert torch.equal(code.sort().values, (edges[1] * data.num_nodes + edges[0]).sort().values)
+
+
 def test_samplers_are_measured_in_seconds_per_edge() -> None:
     graph = Uniform(600, 4_000)
     entry = measure(tiny("sampling", graph=graph, batch_size=20, pass_seeds=50))

@@ -15,7 +15,8 @@ import dynagat
 
 PACKAGE = Path(dynagat.__file__).parent
 ROOT = Path(__file__).parent.parent
-LIBRARY = ["waiting", "files", "npz_file", "native", "used_rows", "graph", "ops", "nn", "analysis"]
+LIBRARY = ["waiting", "files", "npz_file", "native", "used_rows", "locality"]
+LIBRARY += ["graph", "ops", "nn", "analysis"]
 # The library imports torch and numpy only.
 SUITE = [
     "placement",
