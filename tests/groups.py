@@ -23,6 +23,7 @@ def in_group(size, work, folder):
         process = os.fork()
         if not process:
             try:
+                torch.set_num_threads(1)  # threads that torch has started are not forked
                 store = dist.FileStore(str(path), size)
                 dist.init_process_group("gloo", store=store, rank=rank, world_size=size)
                 content = pickle.dumps(work(Group.of_torch()))

@@ -256,18 +256,19 @@ def test_a_batch_gives_the_gradients_of_its_data():
     """The same training step on the graphs of a batch and on its Data, trimmed by layer."""
     ours = NeighborLoader(STORED, [4, 3, 2], batch_size=64, seed=5, shuffle=True)
     theirs = NeighborLoader(DATA, [4, 3, 2], batch_size=64, seed=5, shuffle=True)
-    model = Network()
+    model = Network().double()
     for batch, data in zip(ours, theirs, strict=True):
         turned = batch.to_pyg()
         assert_same_batches([turned], [data])
         assert turned.num_sampled_nodes == data.num_sampled_nodes
-        grads = []
-        for out in (model(batch.x, batch.graphs), _through_trimmed(model, turned)):
+        x, grads = batch.x.double(), []
+        turned.x = x
+        for out in (model(x, batch.graphs), _through_trimmed(model, turned)):
             model.zero_grad()
             F.cross_entropy(out[: batch.num_seeds], batch.y[: batch.num_seeds]).backward()
             grads.append([p.grad.clone() for p in model.parameters()])
-        for x, y in zip(*grads, strict=True):
-            torch.testing.assert_close(x, y)
+        for ours_, theirs_ in zip(*grads, strict=True):
+            torch.testing.assert_close(ours_, theirs_)
 
 
 def _through_trimmed(model, data):

@@ -9,6 +9,7 @@ import pytest
 from bench.synthetic_ogb import make_ogb
 
 from dynagat.benchmarks import BENCHMARKS, EDGE_NOISE, OGBN_ARXIV, PUBMED
+from dynagat.benchmarks.pubmed import CORA
 from dynagat.benchmarks.edge_noise.benchmark import RATIOS
 from dynagat.benchmarks.node_data import NodeData, scaled, with_random_split
 from dynagat.data.store import EDGE, NODE, SPLITS, Edges, Nodes, store_folder
@@ -167,7 +168,7 @@ def test_as_published_edge_noise_has_the_heads_of_the_released_code() -> None:
 def test_heads_that_are_set_or_tuned_are_those_that_run() -> None:
     assert heads_of(PUBMED, "heads=4", mechanisms=("gat",)) == [("gat", 4)]
     assert heads_of(PUBMED, "network.heads=4,2", mechanisms=("gat",)) == [("gat", 4), ("gat", 2)]
-    tuned = replace(PUBMED, tuned={"gat": {"heads": 4, "hidden": 32}})
+    tuned = replace(CORA, tuned={"gat": {"heads": 4, "hidden": 32}})
     assert heads_of(tuned, mechanisms=("gat", "gatv2")) == [("gat", 4), ("gatv2", 8)]
     assert heads_of(tuned, mechanisms=("gat",), heads=(1,)) == [("gat", 1)]
 

@@ -561,7 +561,7 @@ def test_the_slope_of_each_seed_is_drawn_and_tabled():
 
 def test_features_of_the_noisy_graph_do_not_depend_on_the_clean_one(monkeypatch):
     data = without_loops(tiny("tiny").symmetric())
-    monkeypatch.setattr(NoisyData, "read", lambda self: data)
+    monkeypatch.setattr(NoisyData, "stored", lambda self: data)
     clean, noisy_, more = (
         NoisyData("tiny", features=features, noise=noise).load(0).x
         for features, noise in (

@@ -19,7 +19,7 @@ from typing import IO
 
 import numpy as np
 
-from dynagat.data.arrays import Writer, fingerprint, read_folder, write_folder
+from dynagat.data.arrays import FolderError, Writer, fingerprint, read_folder, write_folder
 from dynagat.data.checks import check_ends
 from dynagat.data.scratch import memory_limit
 from dynagat.data.store import GraphData, cache_folder
@@ -78,8 +78,15 @@ def rows_on_disk(data: GraphData, order: RowOrder) -> dict[str, np.ndarray] | No
 
 
 def remove_rows(folder: Path) -> None:
-    """Remove the rows of a stored graph; processes that have mapped them keep them."""
-    for path in (cache_folder() / "rows").glob(f"*{fingerprint(folder)}-*"):
+    """Remove the rows of a stored graph; processes that have mapped them keep them.
+
+    Those of a graph whose list of arrays can't be read are not found, and stay.
+    """
+    try:
+        name = fingerprint(folder)
+    except FolderError:
+        return
+    for path in (cache_folder() / "rows").glob(f"*{name}-*"):
         if path.is_dir():
             shutil.rmtree(path)
         else:
