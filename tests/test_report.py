@@ -277,14 +277,14 @@ def test_a_run_that_was_cut_off_counts_as_better_for_no_mechanism():
 
 
 def test_runs_of_a_fixed_number_of_rounds_are_shown_as_ended_at_the_last_round():
-    sets = ["k=10", "patience=100"]
+    sets = ["k=10", "patience=1000"]
     records = runs("gatv2", [1.0, 0.9], sets=sets, ended="budget", converged=False)
     (row,) = rows(records, BENCHMARK)
     assert (row.not_converged, row.at_last_round) == (0, 2)
     assert "2 at the last round" in table_text([row])
 
 
-SHORT = ("k=10", "max_rounds=20", "patience=20")  # the benchmark stops early, within 100 rounds
+SHORT = ("k=10", "max_rounds=20", "patience=20")  # the benchmark stops early
 
 
 def used_up(mechanism, values, sets=SHORT):
@@ -313,13 +313,6 @@ def test_runs_of_the_same_shorter_number_of_rounds_are_compared_and_labelled():
 def test_runs_of_different_shorter_protocols_are_not_compared(theirs):
     rows_ = findings([*used_up("gatv2", [1, 0.99]), *theirs]).rows
     assert row_of(rows_, "gat").is_cut
-
-
-def test_one_run_of_ten_may_be_cut_off_under_the_benchmarks_own_budget():
-    cut = record("gat", seed=9, test=0.2, ended="budget", converged=False)
-    ours = runs("gatv2", [1.0] * 9 + [0.99])
-    assert not row_of(findings([*ours, *runs("gat", [0.2] * 8 + [0.21]), cut]).rows, "gat").is_cut
-    assert row_of(findings([*ours, *runs("gat", [0.2] * 7 + [0.21]), cut]).rows, "gat").is_cut
 
 
 def test_a_reduced_number_of_rounds_does_not_matter_to_runs_that_ended_by_themselves():
@@ -601,7 +594,7 @@ def shown_tables():
     records = runs("gatv2", [1.0, 0.9]) + runs("gat", [0.25, 0.5], 8) + runs("gin", [0.8])
     records += runs("gatv2", [0.7, 0.71], published=True) + runs("gat", [0.5, 0.51], published=True)
     return [
-        replace(each, round_seconds=[[3.0, 1.0]], history=[{"valid": 0.5, "step": 1}])
+        replace(each, round_seconds=[[3.0, 1.0]], history=[{"train": 1.0, "valid": 0.5, "step": 1}])
         for each in records
     ]
 

@@ -15,10 +15,9 @@ DETAILS = (*COLUMNS[:3], "95% interval", "effect size", "p two-sided", "Welch", 
 LEGEND = (
     "ours: mean ± standard deviation over n seeds. published: numbers without ± are single runs. p:"
     " Student's one-sided test that GATv2 is better than the row's mechanism under the same"
-    " settings, as in the paper. unfinished: runs that were cut off (a row with more than a tenth"
-    " of them, or any under a reduced budget, counts for no mechanism, without p); runs that ended"
-    " at the last round of a fixed number; and runs that failed the released code's rule, which are"
-    " left out."
+    " settings, as in the paper. unfinished: runs that were cut off, which count as better or worse"
+    " for no mechanism and have no p; runs that ended at the last round of a fixed number; and runs"
+    " that failed the released code's rule, which are left out."
 )
 DETAILS_LEGEND = (
     "95% interval: bootstrap of the mean. effect size: Hedges' g of GATv2 against the row. Paired"

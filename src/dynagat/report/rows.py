@@ -22,7 +22,6 @@ from dynagat.significance import Contrast, Sample, bootstrap_interval, contrast,
 
 OURS = "gatv2"
 RIVAL = "gat"  # the paper claims to beat it
-FEW = 0.1  # of a row's runs may be cut off under the benchmark's own budget
 HEADS = "network.heads"  # has a column of its own
 ROUNDS, PATIENCE = "schedule.max_rounds", "schedule.patience"
 BUDGET = (ROUNDS, PATIENCE)  # less of it is a shorter run of the same
@@ -141,18 +140,13 @@ class Row:
         """Runs that used all of a fixed number of rounds."""
         return sum(run.ended == "budget" for run in self.counted) if self.is_fixed else 0
 
-    @property
-    def is_cut_off(self) -> bool:
-        """Whether so many runs were cut off that its mean counts for no mechanism."""
-        return self.not_converged > (0 if self.budget else FEW * len(self.counted))
-
     def is_comparable(self, other: Row) -> bool:
-        """Whether neither row is cut off.
+        """Whether no run of either was cut off.
 
         If runs used up fewer rounds than the benchmark has, all of both must have used up equally
         many.
         """
-        if self.is_cut_off or other.is_cut_off:
+        if self.not_converged or other.not_converged:
             return False
         if self.budget.get(PATIENCE) != other.budget.get(PATIENCE):
             return False

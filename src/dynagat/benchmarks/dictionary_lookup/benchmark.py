@@ -162,7 +162,7 @@ class LookupSchedule(Schedule):
 
     round_passes: int = departure(1, published=10, number="D6")
     round_steps: int = departure(20, published=1, number="D6")
-    max_rounds: int = departure(100, published=5000, number="D6")  # 50,000 epochs
+    max_rounds: int = departure(1000, published=5000, number="D6")  # 50,000 epochs
     patience: int = departure(25, published=20, number="D6")
 
 
