@@ -9,9 +9,9 @@ import pytest
 from bench.synthetic_ogb import make_ogb
 
 from dynagat.benchmarks import BENCHMARKS, EDGE_NOISE, OGBN_ARXIV, PUBMED
-from dynagat.benchmarks.pubmed import CORA
 from dynagat.benchmarks.edge_noise.benchmark import RATIOS
 from dynagat.benchmarks.node_data import NodeData, scaled, with_random_split
+from dynagat.benchmarks.pubmed import CORA
 from dynagat.data.store import EDGE, NODE, SPLITS, Edges, Nodes, store_folder
 from dynagat.experiment import Request, jobs_of
 from dynagat.experiment.jobs import variants

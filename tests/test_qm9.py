@@ -42,10 +42,11 @@ def water(number=1, **changes):
 
 
 def write(path, *records):
-    with gzip.open(path, "wt") as file:
-        file.writelines(
-            f"{json.dumps(each) if isinstance(each, dict) else each}\n" for each in records
-        )
+    """Records are objects, or lines as text or bytes."""
+    with gzip.open(path, "wb") as file:
+        for each in records:
+            text = json.dumps(each) if isinstance(each, dict) else each
+            file.write((text if isinstance(text, bytes) else text.encode()) + b"\n")
 
 
 def folder_of(tmp_path, **parts):
@@ -154,6 +155,14 @@ BAD = {
     "half an atom": (water(graph=[[0, 1, 1.5]]), "line 2: graph must hold whole numbers"),
     "huge": (water(graph=[[0, 1, 10**400]]), "line 2: graph must be a list"),
     "id": (water(id="water"), "line 2: id must be like 'qm9:000123', but is 'water'"),
+    "long id": (water(id=f"qm9:{10**24}"), "line 2: id must be like 'qm9:000123', but is 'qm9:1"),
+    "bytes": (b"\xff", "line 2: this is no UTF-8 text, byte 1 is 0xff"),
+    "digits": ("1" + "0" * 4300, "line 2: this JSON has a number that can't be read: "),
+    "too large for float32": (
+        water(targets=[[1e39]] * 13),
+        "line 2: targets must hold finite numbers",
+    ),
+    "too large for int64": (water(graph=[[0, 1, 1e300]]), "line 2: atoms are 0 to 2, but a bond"),
 }
 
 
@@ -185,42 +194,63 @@ def test_a_file_that_is_cut_short_empty_or_missing_is_one_sentence(tmp_path):
 
 
 def compact_arrays(**changes):
-    """Two molecules: carbon monoxide and water."""
+    """Carbon monoxide, water and hydrogen fluoride: one molecule for each part."""
     flags = np.array(
-        [[0, 0, 0, 1, 0], [1, 0, 0, 1, 0], [1, 0, 0, 3, 2], [0, 0, 0, 0, 0], [0, 0, 0, 0, 0]]
+        [[0, 0, 0, 1, 0], [1, 0, 0, 1, 0], [1, 0, 0, 3, 2], *[[0, 0, 0, 0, 0]] * 2, *[[0] * 5] * 2]
     )
     return {
-        "qm9_index": np.array([9, 8]), "split": np.array([0, 2]),
-        "num_atoms": np.array([2, 3]), "num_bonds": np.array([1, 2]),
-        "atomic_number": np.array([6, 8, 8, 1, 1]),
-        "mulliken_charge_1e6": np.array([5, -5, -400000, 200000, 200000]),
-        "bond_src": np.array([0, 0, 0]), "bond_dst": np.array([1, 1, 2]),
-        "bond_type": np.array([3, 1, 1]), "atom_flags": flags,
-        "targets": np.arange(26, dtype=np.float32).reshape(2, 13),
+        "qm9_index": np.array([9, 8, 7]), "split": np.array([0, 2, 1]),
+        "num_atoms": np.array([2, 3, 2]), "num_bonds": np.array([1, 2, 1]),
+        "atomic_number": np.array([6, 8, 8, 1, 1, 9, 1]),
+        "mulliken_charge_1e6": np.array([5, -5, -400000, 200000, 200000, -3, 3]),
+        "bond_src": np.array([0, 0, 0, 0]), "bond_dst": np.array([1, 1, 2, 1]),
+        "bond_type": np.array([3, 1, 1, 1]), "atom_flags": flags,
+        "targets": np.arange(39, dtype=np.float32).reshape(3, 13),
     } | changes  # fmt: skip
 
 
 def test_the_compact_layout_is_read(tmp_path):
     np.savez(tmp_path / COMPACT, **compact_arrays(), target_names=np.array(TARGETS))
     data = read_qm9(tmp_path)
-    water_atoms = data.nodes[NODE].arrays["x"][2:]
+    water_atoms = data.nodes[NODE].arrays["x"][2:5]
     assert np.allclose(water_atoms, water()["node_features"])
-    assert data.edges[BOND].query_index.tolist() == [1, 3, 4]
+    assert data.edges[BOND].query_index.tolist() == [1, 3, 4, 6]
     assert data.split["test"].tolist() == [1]
+
+
+def in_place(key, row, value, dtype=None):
+    """The arrays with one number changed."""
+    array = np.array(compact_arrays()[key], dtype)
+    array[row] = value
+    return {key: array}
 
 
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
         (
-            {"bond_type": np.array([3, 5, 1])},
+            in_place("bond_type", 1, 5),
             "molecule 1 has 3 atoms and bond types 1 to 4, but a bond of type 5",
         ),
-        ({"bond_dst": np.array([2, 1, 2])}, "molecule 0 has 2 atoms"),
-        ({"num_bonds": np.array([1, 3])}, "must have 4 rows, but has 3"),
-        ({"num_atoms": np.array([5, 0])}, "molecule 1 has no atoms"),
-        ({"targets": np.full((2, 13), np.nan, np.float32)}, "targets must be finite"),
-        ({"targets": np.zeros((2, 12), np.float32)}, "targets has the wrong shape"),
+        (in_place("bond_dst", 0, 2), "molecule 0 has 2 atoms"),
+        (in_place("num_bonds", 1, 3), "must have 5 rows, but has 4"),
+        ({"num_bonds": np.array([-1, 4, 1])}, "num_bonds of molecule 0 must be 0 or more"),
+        ({"num_atoms": np.array([5, 0, 2])}, "num_atoms of molecule 1 must be 1 or more, but is 0"),
+        (in_place("num_atoms", 0, 2, float), "num_atoms must hold integers, but is float64"),
+        ({"targets": np.full((3, 13), np.nan, np.float32)}, "targets must be finite"),
+        (in_place("targets", (2, 3), 1e39, float), "targets must be finite numbers of float32"),
+        ({"targets": np.zeros((3, 12), np.float32)}, "targets has the wrong shape"),
+        (
+            in_place("mulliken_charge_1e6", 3, np.inf, float),
+            "mulliken_charge_1e6 must be finite numbers",
+        ),
+        (in_place("atomic_number", 1, 0), "atomic_number of atom 1 must be 1 to 118, but is 0"),
+        (
+            in_place("atom_flags", (4, 3), 4),
+            "atom_flags (column 3) of atom 4 must be 0 to 3",
+        ),
+        (in_place("split", 2, 3), "split of molecule 2 must be 0 to 2, but is 3"),
+        ({"split": np.array([0, 2, 2])}, "there are no molecules for valid"),
     ],
 )
 def test_a_bad_compact_file_is_one_sentence(changes, message, tmp_path):
