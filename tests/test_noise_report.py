@@ -487,6 +487,20 @@ def test_tuned_settings_are_listed_and_stay_one_family():
     assert words in page([Findings.of(records, benchmark)])
 
 
+@pytest.mark.parametrize(
+    ("name", "source"),
+    [
+        ("ogbl-ddi", "Settings of OGB's own script: GCN with norm=false, residual=none."),
+        ("qm9", "Settings of the paper's released code: GCN with "),
+        ("varmisuse", "Settings of the paper's released code on varmisuse: GCN with "),
+    ],
+)
+def test_settings_of_a_published_script_do_not_count_as_tuned(name, source):
+    benchmark = find(name)
+    members = rows([record(benchmark, "gcn", heads=1)], benchmark)
+    assert any(each.startswith(source) for each in notes(benchmark, members))
+
+
 def test_a_note_says_which_published_deviations_are_divided_by_n():
     proteins = find("ogbn-proteins")
     (words,) = notes(proteins, rows([record(proteins, "gat")], proteins))
