@@ -390,6 +390,23 @@ def test_an_epoch_of_fewer_steps_is_an_estimate():
     assert ours.cells()[0] == theirs.cells()[0] == "features=structure"
 
 
+@pytest.mark.parametrize(
+    ("name", "mechanism", "created", "source"),
+    [
+        ("cora", "sage", "2026-11-19T00:00:00+00:00", "dynagat"),
+        ("cora", "sage", "2026-11-17T00:00:00+00:00", "pyg"),  # before there was ours
+        ("cora", "gin", "2026-11-19T00:00:00+00:00", "pyg"),
+        ("cora", "gcn", "2026-11-19T00:00:00+00:00", "dynagat"),
+        ("qm9", "gin", "2026-11-19T00:00:00+00:00", "dynagat"),  # its own layers
+    ],
+)
+def test_layers_are_named_after_those_that_ran(name, mechanism, created, source):
+    benchmark = find(name)
+    run = timed(benchmark, mechanism, [[1.0, 1.0]], heads=1, created=created)
+    (cost,) = costs_of([run], benchmark)
+    assert cost.source == source
+
+
 def test_the_costs_are_in_the_markdown(tmp_path):
     records = [timed(PRODUCTS, m, [[60.0, 5.0]]) for m in ("gat", "gatv2")]
     text = written(records, PRODUCTS, tmp_path)[1]
