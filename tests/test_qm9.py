@@ -4,6 +4,7 @@ import gzip
 import json
 import math
 import os
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -20,6 +21,7 @@ from dynagat.data.statistics import describe
 from dynagat.data.store import NODE
 from dynagat.experiment import as_published, run
 from dynagat.graph import Graph
+from dynagat.nn.averaged import GatedSum
 from dynagat.nn.variables import clip_each, variables
 from dynagat.prediction.graphs import GraphProblem
 from dynagat.report.findings import Findings
@@ -90,6 +92,27 @@ def test_self_loops_are_the_same_whether_a_graph_has_some_or_not():
         pairs = zip(packed.tensors, expected.tensors, strict=True)
         assert all(torch.equal(one, other) for one, other in pairs)
         assert packed.num_edges == expected.num_edges
+
+
+@needs_data
+def test_packing_an_epoch_takes_the_same_calls_however_many_molecules_there_are():
+    """A pass over the arrays for each batch, without a loop over molecules or bonds."""
+    data = read_jsonl(REAL, parts=("test",))
+    collection, test = collection_of(data), torch.from_numpy(data.split["test"])
+    calls = []
+    for some in (test[:50], test[:50], test):
+        (batch,) = collection.batches(some, 200_000)
+        count = 0
+
+        def watch(frame, event, argument):
+            nonlocal count
+            count += event in ("call", "c_call")
+
+        sys.setprofile(watch)
+        collection.pack(batch, self_loops=True)
+        sys.setprofile(None)
+        calls.append(count)
+    assert calls[1] == calls[2]  # the first call fills what is kept
 
 
 @needs_data
@@ -286,7 +309,23 @@ def test_the_number_of_parameters_is_that_of_the_released_code(mechanism, count)
     assert sum(each.numel() for each in network.parameters()) == count
 
 
-def test_every_second_or_every_layer_gets_a_mean_with_what_was_kept():
+@pytest.mark.parametrize("mechanism", ["gat", "gatv2", "gcn"])
+def test_a_dense_layer_follows_the_first_layer_only(mechanism):
+    network = QM9.with_settings(QM9.base(mechanism)).network.build(small_problem(), mechanism)
+    tails = [[type(part).__name__ for part in layer.after] for layer in network.layers]
+    assert [tail[-2:] == ["Linear", "Tanh"] for tail in tails] == [True] + [False] * 7
+
+
+@pytest.mark.parametrize(
+    ("mechanism", "change", "expected"),
+    [
+        ("gat", as_published, [0, 1, 1.0, 2.0]),  # every second layer
+        ("gat", lambda settings: settings, [0, 0.5, 1.25, 1.875]),
+        ("gatv2", as_published, [0, 0.5, 1.25, 1.875]),
+        ("gcn", as_published, [0, 1, 1.0, 2.0]),
+    ],
+)
+def test_every_second_or_every_layer_gets_a_mean_with_what_was_kept(mechanism, change, expected):
     seen = []
 
     class Add(torch.nn.Module):
@@ -294,12 +333,25 @@ def test_every_second_or_every_layer_gets_a_mean_with_what_was_kept():
             seen.append(x[0, 0].item())
             return x + 1
 
-    for every, expected in ((1, [0, 0.5, 1.25, 1.875]), (2, [0, 1, 1.0, 2.0])):
-        seen.clear()
-        network = QM9.network.build(small_problem(), "gatv2")
-        network.layers, network.every = torch.nn.ModuleList([Add() for _ in range(4)]), every
-        network.eval().encode(torch.zeros(1, 15), Graph.from_edges(*torch.zeros(2, 1).long(), 1))
-        assert seen == expected
+    network = change(QM9.base(mechanism)).network.build(small_problem(), mechanism)
+    network.layers = torch.nn.ModuleList([Add() for _ in range(4)])
+    network.eval().encode(torch.zeros(1, 15), Graph.from_edges(*torch.zeros(2, 1).long(), 1))
+    assert seen == expected
+
+
+def test_the_readout_is_a_sum_over_atoms_of_gated_values():
+    readout = GatedSum(3, 2, 1)
+    h, x = torch.randn(4, 3), torch.randn(4, 2)
+    for linear in (readout.gate, readout.value):
+        torch.nn.init.normal_(linear.bias)
+    gate, value = ([w.detach().double().numpy() for w in (each.weight[0], each.bias[0])]
+                   for each in (readout.gate, readout.value))  # fmt: skip
+    terms = []
+    for own, given in zip(h.double().numpy(), x.double().numpy(), strict=True):
+        score = gate[0][:3] @ own + gate[0][3:] @ given + gate[1]
+        terms.append((value[0] @ own + value[1]) / (1 + np.exp(-score)))
+    found = readout(h, x, torch.tensor([0, 2, 0, 2]), 3)[:, 0].detach()
+    assert found.tolist() == pytest.approx([terms[0] + terms[2], 0, terms[1] + terms[3]], rel=1e-5)
 
 
 # Training
