@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from dynagat.benchmarks.qm9 import ERROR_RATIO, FACTORS, QM9
-from dynagat.benchmarks.qm9_report import learning_curves, relative
+from dynagat.benchmarks.qm9_report import every_run, learning_curves, relative
 from dynagat.data.collection import GraphCollection, collection_of
 from dynagat.data.molecules import BOND, GRAPH
 from dynagat.data.qm9 import COMPACT, TARGETS, read_compact, read_jsonl, read_qm9
@@ -481,3 +481,16 @@ def test_the_report_has_learning_curves_and_errors_relative_to_gat():
     assert line.cells == ("GATv2 (8 heads)", "2", f"{mean:+.1%}", f"{mean:+.1%}", f"{paper:+.1%}")
     assert relative(rows[:1]) is None
     assert learning_curves([]) is None
+
+
+@pytest.mark.usefixtures("made")
+def test_the_report_has_a_line_for_each_run():
+    record = run_small("gatv2", "mu")
+    best = min(record.history, key=lambda each: each["valid_loss"])
+    record = replace(record, seconds=5400.0)
+    (line,) = every_run(Findings.of([record], QM9).rows).lines
+    family = "as-published, dim=8, layers=2"
+    assert line.cells[:7] == ("mu", "GATv2", "8", "1", family, "3 (cut off)", str(best["round"]))
+    error = record.metrics["test_error_ratio"]
+    assert line.cells[7:] == (f"{error:.4g}", "2.65 ± 0.05", "1.5")
+    assert every_run([]) is None
