@@ -133,6 +133,8 @@ def _run_cells(row: Row, run: Record) -> list[str]:
         f"{len(run.history)}{' (cut off)' if run.ended == 'budget' else ''}",
         str(best["round"]),
         wording.number(run.metrics.get(row.metric.name, math.nan), row.metric),
-        wording.mean_and_std(theirs.mean, theirs.std, row.metric) if theirs else wording.NOTHING,
+        wording.NOTHING
+        if theirs is None
+        else wording.mean_and_std(theirs.mean, theirs.std or math.nan, row.metric),
         f"{run.seconds / 3600:.1f}",
     ]
