@@ -19,6 +19,7 @@ from dynagat.report.claims import judgements
 from dynagat.report.judgement import verdict_of
 from dynagat.report.theorems import Theorem, counterexample, write_theorems
 from tests.test_noise_report import declining
+from tests.test_noise_report import record as noise_record
 from tests.test_report import BENCHMARK, attention, favouring, findings, record, runs, used_up
 
 
@@ -100,6 +101,25 @@ def test_runs_with_a_caveat_are_shown_where_there_are_no_others():
     ((context, (verdict, numbers)),) = judged(records, STATIC).items()
     assert context == "corrected; validation and test graphs have the same held-out pairs"
     assert (verdict, numbers) == ("not tested", "There are no runs of GATv2 beside GAT (1 head).")
+
+
+def test_the_conjecture_on_degrees_has_each_number_of_heads_and_the_microscopes_verdicts():
+    ddi = find("ogbl-ddi")
+
+    def of(mechanism, values, ranking):
+        head = {"agreement": {}, "weighted_agreement": {}}
+        head |= {"attends": {"word": "attends"}, "ranking": {"word": ranking}}
+        seen = {"microscope": {"layers": [{"heads": [head]}]}}
+        return [noise_record(ddi, mechanism, seed, value, heads=heads, exhibits=seen)
+                for heads in (1, 8) for seed, value in enumerate(values)]  # fmt: skip
+
+    records = of("gatv2", LOW, "mixed") + of("gat", HIGH, "static")
+    ((verdict, numbers),) = judged_of(records, ddi, ddi.claim).values()
+    assert verdict == "did not hold"
+    for heads in ("1 head", "8 heads"):
+        assert f"GATv2 ({heads}) 21.0 ± 1.0, GAT ({heads}) 99.0 ± 1.0 (n = 3)" in numbers
+        assert f"f 3 heads of GAT ({heads}), 3 attend; 3 are static" in numbers
+        assert f"f 3 heads of GATv2 ({heads}), 3 attend; 3 are mixed" in numbers
 
 
 def test_slopes_are_not_tested_where_runs_were_cut_off():

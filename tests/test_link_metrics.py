@@ -86,6 +86,19 @@ def test_reciprocal_ranks_equal_those_of_ogb(official, small_blocks, kind):
     assert mean == float((1 / ranks).mean())
 
 
+def test_twenty_million_scores_are_judged_as_by_ogb(official):
+    """In blocks of their true size: about a second, most of it OGB's."""
+    score = torch.rand(20_000, 1_000, generator=torch.Generator().manual_seed(0))
+    target = (torch.arange(1_000) == 999).expand_as(score)
+    links, negatives = score[:, 999], score[:, :999]
+    for k in (10, 100_000):
+        expected = official("ogbl-collab", links, negatives.flatten(), k)[f"hits@{k}"]
+        assert link_metrics.hits(score.flatten(), target.flatten(), k=k) == expected
+    assert expected > 0
+    expected = official("ogbl-citation2", links, negatives)["mrr_list"].double().mean()
+    assert MRR.function(score, target) == pytest.approx(float(expected), rel=1e-6)
+
+
 def test_links_must_be_strictly_above_the_kth_negative():
     score = torch.tensor([3.0, 2.0, 1.0, 3.0, 2.0, 0.0])
     target = torch.tensor([1, 1, 1, 0, 0, 0])

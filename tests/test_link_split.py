@@ -134,6 +134,19 @@ def test_what_was_assumed_is_said(tmp_path):
     assert "8 nodes have links in valid or test, but none in train" in text
 
 
+def test_the_first_self_pair_and_the_first_node_without_training_links_are_named(tmp_path):
+    parts = ["", "train", "train", "train", "valid", "test", "test"]
+    pairs = [(5, 5), (0, 1), (7, 7), (1, 2), (0, 2), (8, 2), (9, 1)]
+    path = table_of(tmp_path, pairs, split=parts)
+    text = " ".join(assumptions(read_links(path)))
+    assert f"1 that pair a node with itself are left out (the first: {path}, line 4: 'n7')" in text
+    assert f"but none in train (the first: {path}, line 7: 'n8'): no neighbour" in text
+    plain = split_links(graph_of([(n, n + 1) for n in range(40)])).about["links"]
+    assert plain["first_self_pair"] == ""
+    repeated = split_links(graph_of([*((n, n + 1) for n in range(40)), (3, 3)])).about["links"]
+    assert repeated["first_self_pair"] == "graph made, edge 40: '3'"
+
+
 def test_an_empty_cell_of_the_split_leaves_a_row_out(tmp_path):
     parts = ["train"] * 6 + ["valid", "test", ""]
     path = table_of(tmp_path, [(n, n + 1) for n in range(9)], split=parts)

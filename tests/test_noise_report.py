@@ -390,6 +390,23 @@ def test_an_epoch_of_fewer_steps_is_an_estimate():
     assert ours.cells()[0] == theirs.cells()[0] == "features=structure"
 
 
+@pytest.mark.parametrize(
+    ("name", "mechanism", "created", "source"),
+    [
+        ("cora", "sage", "2026-11-19T00:00:00+00:00", "dynagat"),
+        ("cora", "sage", "2026-11-17T00:00:00+00:00", "pyg"),  # before there was ours
+        ("cora", "gin", "2026-11-19T00:00:00+00:00", "pyg"),
+        ("cora", "gcn", "2026-11-19T00:00:00+00:00", "dynagat"),
+        ("qm9", "gin", "2026-11-19T00:00:00+00:00", "dynagat"),  # its own layers
+    ],
+)
+def test_layers_are_named_after_those_that_ran(name, mechanism, created, source):
+    benchmark = find(name)
+    run = timed(benchmark, mechanism, [[1.0, 1.0]], heads=1, created=created)
+    (cost,) = costs_of([run], benchmark)
+    assert cost.source == source
+
+
 def test_the_costs_are_in_the_markdown(tmp_path):
     records = [timed(PRODUCTS, m, [[60.0, 5.0]]) for m in ("gat", "gatv2")]
     text = written(records, PRODUCTS, tmp_path)[1]
@@ -485,6 +502,20 @@ def test_tuned_settings_are_listed_and_stay_one_family():
     )
     assert notes(benchmark, members) == [words]
     assert words in page([Findings.of(records, benchmark)])
+
+
+@pytest.mark.parametrize(
+    ("name", "source"),
+    [
+        ("ogbl-ddi", "Settings of OGB's own script: GCN with norm=false, residual=none."),
+        ("qm9", "Settings of the paper's released code: GCN with "),
+        ("varmisuse", "Settings of the paper's released code on varmisuse: GCN with "),
+    ],
+)
+def test_settings_of_a_published_script_do_not_count_as_tuned(name, source):
+    benchmark = find(name)
+    members = rows([record(benchmark, "gcn", heads=1)], benchmark)
+    assert any(each.startswith(source) for each in notes(benchmark, members))
 
 
 def test_a_note_says_which_published_deviations_are_divided_by_n():

@@ -1,6 +1,7 @@
 """Your own links: compare, score pairs, suggest new neighbours."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -126,3 +127,17 @@ def test_a_split_that_leaks_is_not_compared_on(folder):
     links.split["test/edge_neg"][0] = links.split["train/edge"][0]
     with pytest.raises(ValueError, match=r"test/edge_neg\[0\] is the pair"):
         dynagat.compare(links, mechanisms=["gcn"], seeds=[0], settings=QUICK)
+
+
+def test_negatives_of_each_link_are_refused(folder):
+    """The layout of ogbl-citation2, whose links are ranked among their own negatives."""
+    links = dynagat.data.read_links(folder / "edges.csv")
+    ends = {f"{part}/{name}_node": links.split[f"{part}/edge"][:, end]
+            for part in ("train", "valid", "test")
+            for end, name in enumerate(("source", "target"))}  # fmt: skip
+    negatives = {f"{part}/target_node_neg": np.stack([links.split[f"{part}/edge_neg"][:, 1]] * 2, 1)
+                 for part in ("valid", "test")}  # fmt: skip
+    ranked = replace(links, split=ends | negatives)
+    with pytest.raises(ValueError, match=r"must have train/edge .* but has test/source_node"):
+        dynagat.compare(ranked, mechanisms=["gcn"], seeds=[0])
+    assert len(dynagat.data.split_links(ranked).split["test/edge"])  # what the message says to do

@@ -21,7 +21,7 @@ from dynagat.comparison.runs import predict_molecules
 from dynagat.data import read_molecules
 from dynagat.data.molecule_table import molecules_of
 from dynagat.data.molecules import ELEMENTS, GRAPH, NUMBER
-from dynagat.data.qm9 import COMPACT, TARGETS, read_compact
+from dynagat.data.qm9 import COMPACT, TARGETS, read_compact, read_jsonl
 from dynagat.experiment import Store, run
 from dynagat.prediction.graphs import GraphTask, graph_problem
 from dynagat.training import Schedule
@@ -188,6 +188,37 @@ def test_normalised_targets_are_the_published_values_in_their_units():
         for name, value in published.items():
             read = UNITS[name].values(targets[name], np.array(counts))
             assert read == pytest.approx(value, rel=1e-5, abs=1e-4), name
+
+
+@pytest.mark.data
+def test_the_units_are_those_of_the_shared_map():
+    known = json.loads((REAL / "target_map.json").read_text())
+    assert [name.lower().removesuffix("1") for name in known["names"]] == list(TARGETS)
+    for name, (scale, offset, *per_atom) in zip(TARGETS, known["w"], strict=True):
+        unit = UNITS[name]
+        assert (unit.scale, unit.offset) == (scale, offset)
+        assert unit.per_atom == tuple(per_atom or [0.0] * len(ELEMENTS))
+
+
+# The last decimal of each property in QM9's own files; r2 and omega have more than a float32.
+LAST_DIGITS = {
+    "mu": 1e-4, "alpha": 1e-2, "homo": 1e-4, "lumo": 1e-4, "gap": 1e-4, "zpve": 1e-6,
+    "u0": 1e-6, "u": 1e-6, "h": 1e-6, "g": 1e-6, "cv": 1e-3,
+}  # fmt: skip
+
+
+@pytest.mark.data
+def test_predictions_of_test_molecules_in_units_have_the_digits_of_the_data_set():
+    """Of a network without error: its output is the target."""
+    data, source = read_jsonl(REAL, parts=("test",)), MoleculeData("qm9", "all", "smiles")
+    columns = source.in_units(torch.from_numpy(np.asarray(data.y)), source.of_molecules(data))
+    values = {name.split()[0]: column for name, column in columns.items()}
+    for name, digit in LAST_DIGITS.items():
+        last = values[name] / digit
+        assert np.abs(last - np.rint(last)).max() < 0.1, name
+    assert np.abs(values["lumo"] - values["homo"] - values["gap"]).max() < 1.1e-4
+    work = values["h"] - values["u"]  # R T at 298.15 K
+    assert np.abs(work - 0.000944).max() < 1.1e-6
 
 
 @pytest.mark.parametrize("name", TARGETS)

@@ -4,6 +4,7 @@ import gzip
 import json
 import math
 import os
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,7 +13,7 @@ import pytest
 import torch
 
 from dynagat.benchmarks.qm9 import ERROR_RATIO, FACTORS, QM9
-from dynagat.benchmarks.qm9_report import learning_curves, relative
+from dynagat.benchmarks.qm9_report import every_run, learning_curves, relative
 from dynagat.data.collection import GraphCollection, collection_of
 from dynagat.data.molecules import BOND, GRAPH
 from dynagat.data.qm9 import COMPACT, TARGETS, read_compact, read_jsonl, read_qm9
@@ -20,6 +21,7 @@ from dynagat.data.statistics import describe
 from dynagat.data.store import NODE
 from dynagat.experiment import as_published, run
 from dynagat.graph import Graph
+from dynagat.nn.averaged import GatedSum
 from dynagat.nn.variables import clip_each, variables
 from dynagat.prediction.graphs import GraphProblem
 from dynagat.report.findings import Findings
@@ -42,10 +44,11 @@ def water(number=1, **changes):
 
 
 def write(path, *records):
-    with gzip.open(path, "wt") as file:
-        file.writelines(
-            f"{json.dumps(each) if isinstance(each, dict) else each}\n" for each in records
-        )
+    """Records are objects, or lines as text or bytes."""
+    with gzip.open(path, "wb") as file:
+        for each in records:
+            text = json.dumps(each) if isinstance(each, dict) else each
+            file.write((text if isinstance(text, bytes) else text.encode()) + b"\n")
 
 
 def folder_of(tmp_path, **parts):
@@ -89,6 +92,27 @@ def test_self_loops_are_the_same_whether_a_graph_has_some_or_not():
         pairs = zip(packed.tensors, expected.tensors, strict=True)
         assert all(torch.equal(one, other) for one, other in pairs)
         assert packed.num_edges == expected.num_edges
+
+
+@needs_data
+def test_packing_an_epoch_takes_the_same_calls_however_many_molecules_there_are():
+    """A pass over the arrays for each batch, without a loop over molecules or bonds."""
+    data = read_jsonl(REAL, parts=("test",))
+    collection, test = collection_of(data), torch.from_numpy(data.split["test"])
+    calls = []
+    for some in (test[:50], test[:50], test):
+        (batch,) = collection.batches(some, 200_000)
+        count = 0
+
+        def watch(frame, event, argument):
+            nonlocal count
+            count += event in ("call", "c_call")
+
+        sys.setprofile(watch)
+        collection.pack(batch, self_loops=True)
+        sys.setprofile(None)
+        calls.append(count)
+    assert calls[1] == calls[2]  # the first call fills what is kept
 
 
 @needs_data
@@ -154,6 +178,14 @@ BAD = {
     "half an atom": (water(graph=[[0, 1, 1.5]]), "line 2: graph must hold whole numbers"),
     "huge": (water(graph=[[0, 1, 10**400]]), "line 2: graph must be a list"),
     "id": (water(id="water"), "line 2: id must be like 'qm9:000123', but is 'water'"),
+    "long id": (water(id=f"qm9:{10**24}"), "line 2: id must be like 'qm9:000123', but is 'qm9:1"),
+    "bytes": (b"\xff", "line 2: this is no UTF-8 text, byte 1 is 0xff"),
+    "digits": ("1" + "0" * 4300, "line 2: this JSON has a number that can't be read: "),
+    "too large for float32": (
+        water(targets=[[1e39]] * 13),
+        "line 2: targets must hold finite numbers",
+    ),
+    "too large for int64": (water(graph=[[0, 1, 1e300]]), "line 2: atoms are 0 to 2, but a bond"),
 }
 
 
@@ -185,42 +217,63 @@ def test_a_file_that_is_cut_short_empty_or_missing_is_one_sentence(tmp_path):
 
 
 def compact_arrays(**changes):
-    """Two molecules: carbon monoxide and water."""
+    """Carbon monoxide, water and hydrogen fluoride: one molecule for each part."""
     flags = np.array(
-        [[0, 0, 0, 1, 0], [1, 0, 0, 1, 0], [1, 0, 0, 3, 2], [0, 0, 0, 0, 0], [0, 0, 0, 0, 0]]
+        [[0, 0, 0, 1, 0], [1, 0, 0, 1, 0], [1, 0, 0, 3, 2], *[[0, 0, 0, 0, 0]] * 2, *[[0] * 5] * 2]
     )
     return {
-        "qm9_index": np.array([9, 8]), "split": np.array([0, 2]),
-        "num_atoms": np.array([2, 3]), "num_bonds": np.array([1, 2]),
-        "atomic_number": np.array([6, 8, 8, 1, 1]),
-        "mulliken_charge_1e6": np.array([5, -5, -400000, 200000, 200000]),
-        "bond_src": np.array([0, 0, 0]), "bond_dst": np.array([1, 1, 2]),
-        "bond_type": np.array([3, 1, 1]), "atom_flags": flags,
-        "targets": np.arange(26, dtype=np.float32).reshape(2, 13),
+        "qm9_index": np.array([9, 8, 7]), "split": np.array([0, 2, 1]),
+        "num_atoms": np.array([2, 3, 2]), "num_bonds": np.array([1, 2, 1]),
+        "atomic_number": np.array([6, 8, 8, 1, 1, 9, 1]),
+        "mulliken_charge_1e6": np.array([5, -5, -400000, 200000, 200000, -3, 3]),
+        "bond_src": np.array([0, 0, 0, 0]), "bond_dst": np.array([1, 1, 2, 1]),
+        "bond_type": np.array([3, 1, 1, 1]), "atom_flags": flags,
+        "targets": np.arange(39, dtype=np.float32).reshape(3, 13),
     } | changes  # fmt: skip
 
 
 def test_the_compact_layout_is_read(tmp_path):
     np.savez(tmp_path / COMPACT, **compact_arrays(), target_names=np.array(TARGETS))
     data = read_qm9(tmp_path)
-    water_atoms = data.nodes[NODE].arrays["x"][2:]
+    water_atoms = data.nodes[NODE].arrays["x"][2:5]
     assert np.allclose(water_atoms, water()["node_features"])
-    assert data.edges[BOND].query_index.tolist() == [1, 3, 4]
+    assert data.edges[BOND].query_index.tolist() == [1, 3, 4, 6]
     assert data.split["test"].tolist() == [1]
+
+
+def in_place(key, row, value, dtype=None):
+    """The arrays with one number changed."""
+    array = np.array(compact_arrays()[key], dtype)
+    array[row] = value
+    return {key: array}
 
 
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
         (
-            {"bond_type": np.array([3, 5, 1])},
+            in_place("bond_type", 1, 5),
             "molecule 1 has 3 atoms and bond types 1 to 4, but a bond of type 5",
         ),
-        ({"bond_dst": np.array([2, 1, 2])}, "molecule 0 has 2 atoms"),
-        ({"num_bonds": np.array([1, 3])}, "must have 4 rows, but has 3"),
-        ({"num_atoms": np.array([5, 0])}, "molecule 1 has no atoms"),
-        ({"targets": np.full((2, 13), np.nan, np.float32)}, "targets must be finite"),
-        ({"targets": np.zeros((2, 12), np.float32)}, "targets has the wrong shape"),
+        (in_place("bond_dst", 0, 2), "molecule 0 has 2 atoms"),
+        (in_place("num_bonds", 1, 3), "must have 5 rows, but has 4"),
+        ({"num_bonds": np.array([-1, 4, 1])}, "num_bonds of molecule 0 must be 0 or more"),
+        ({"num_atoms": np.array([5, 0, 2])}, "num_atoms of molecule 1 must be 1 or more, but is 0"),
+        (in_place("num_atoms", 0, 2, float), "num_atoms must hold integers, but is float64"),
+        ({"targets": np.full((3, 13), np.nan, np.float32)}, "targets must be finite"),
+        (in_place("targets", (2, 3), 1e39, float), "targets must be finite numbers of float32"),
+        ({"targets": np.zeros((3, 12), np.float32)}, "targets has the wrong shape"),
+        (
+            in_place("mulliken_charge_1e6", 3, np.inf, float),
+            "mulliken_charge_1e6 must be finite numbers",
+        ),
+        (in_place("atomic_number", 1, 0), "atomic_number of atom 1 must be 1 to 118, but is 0"),
+        (
+            in_place("atom_flags", (4, 3), 4),
+            "atom_flags (column 3) of atom 4 must be 0 to 3",
+        ),
+        (in_place("split", 2, 3), "split of molecule 2 must be 0 to 2, but is 3"),
+        ({"split": np.array([0, 2, 2])}, "there are no molecules for valid"),
     ],
 )
 def test_a_bad_compact_file_is_one_sentence(changes, message, tmp_path):
@@ -256,7 +309,23 @@ def test_the_number_of_parameters_is_that_of_the_released_code(mechanism, count)
     assert sum(each.numel() for each in network.parameters()) == count
 
 
-def test_every_second_or_every_layer_gets_a_mean_with_what_was_kept():
+@pytest.mark.parametrize("mechanism", ["gat", "gatv2", "gcn"])
+def test_a_dense_layer_follows_the_first_layer_only(mechanism):
+    network = QM9.with_settings(QM9.base(mechanism)).network.build(small_problem(), mechanism)
+    tails = [[type(part).__name__ for part in layer.after] for layer in network.layers]
+    assert [tail[-2:] == ["Linear", "Tanh"] for tail in tails] == [True] + [False] * 7
+
+
+@pytest.mark.parametrize(
+    ("mechanism", "change", "expected"),
+    [
+        ("gat", as_published, [0, 1, 1.0, 2.0]),  # every second layer
+        ("gat", lambda settings: settings, [0, 0.5, 1.25, 1.875]),
+        ("gatv2", as_published, [0, 0.5, 1.25, 1.875]),
+        ("gcn", as_published, [0, 1, 1.0, 2.0]),
+    ],
+)
+def test_every_second_or_every_layer_gets_a_mean_with_what_was_kept(mechanism, change, expected):
     seen = []
 
     class Add(torch.nn.Module):
@@ -264,12 +333,25 @@ def test_every_second_or_every_layer_gets_a_mean_with_what_was_kept():
             seen.append(x[0, 0].item())
             return x + 1
 
-    for every, expected in ((1, [0, 0.5, 1.25, 1.875]), (2, [0, 1, 1.0, 2.0])):
-        seen.clear()
-        network = QM9.network.build(small_problem(), "gatv2")
-        network.layers, network.every = torch.nn.ModuleList([Add() for _ in range(4)]), every
-        network.eval().encode(torch.zeros(1, 15), Graph.from_edges(*torch.zeros(2, 1).long(), 1))
-        assert seen == expected
+    network = change(QM9.base(mechanism)).network.build(small_problem(), mechanism)
+    network.layers = torch.nn.ModuleList([Add() for _ in range(4)])
+    network.eval().encode(torch.zeros(1, 15), Graph.from_edges(*torch.zeros(2, 1).long(), 1))
+    assert seen == expected
+
+
+def test_the_readout_is_a_sum_over_atoms_of_gated_values():
+    readout = GatedSum(3, 2, 1)
+    h, x = torch.randn(4, 3), torch.randn(4, 2)
+    for linear in (readout.gate, readout.value):
+        torch.nn.init.normal_(linear.bias)
+    gate, value = ([w.detach().double().numpy() for w in (each.weight[0], each.bias[0])]
+                   for each in (readout.gate, readout.value))  # fmt: skip
+    terms = []
+    for own, given in zip(h.double().numpy(), x.double().numpy(), strict=True):
+        score = gate[0][:3] @ own + gate[0][3:] @ given + gate[1]
+        terms.append((value[0] @ own + value[1]) / (1 + np.exp(-score)))
+    found = readout(h, x, torch.tensor([0, 2, 0, 2]), 3)[:, 0].detach()
+    assert found.tolist() == pytest.approx([terms[0] + terms[2], 0, terms[1] + terms[3]], rel=1e-5)
 
 
 # Training
@@ -399,3 +481,16 @@ def test_the_report_has_learning_curves_and_errors_relative_to_gat():
     assert line.cells == ("GATv2 (8 heads)", "2", f"{mean:+.1%}", f"{mean:+.1%}", f"{paper:+.1%}")
     assert relative(rows[:1]) is None
     assert learning_curves([]) is None
+
+
+@pytest.mark.usefixtures("made")
+def test_the_report_has_a_line_for_each_run():
+    record = run_small("gatv2", "mu")
+    best = min(record.history, key=lambda each: each["valid_loss"])
+    record = replace(record, seconds=5400.0)
+    (line,) = every_run(Findings.of([record], QM9).rows).lines
+    family = "as-published, dim=8, layers=2"
+    assert line.cells[:7] == ("mu", "GATv2", "8", "1", family, "3 (cut off)", str(best["round"]))
+    error = record.metrics["test_error_ratio"]
+    assert line.cells[7:] == (f"{error:.4g}", "2.65 ± 0.05", "1.5")
+    assert every_run([]) is None

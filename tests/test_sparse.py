@@ -183,13 +183,23 @@ def test_a_sparse_x_of_another_layout_is_an_error():
         layer(x, torch.zeros(2, 1, dtype=torch.long))
 
 
-@pytest.mark.parametrize("shape", [(5, 2, 3), (300, 8, 8), (2, 40, 1, 11)])
-def test_the_scores_of_gat_are_dot_products(shape):
+@pytest.mark.parametrize(
+    ("shape", "offset"),
+    [
+        ((5, 2, 3), None),
+        ((300, 8, 8), None),
+        ((2, 40, 1, 11), None),
+        ((600, 8, 8), (0, 270, 270, 599, 600)),  # rows of four relations; the second has none
+    ],
+)
+def test_the_scores_of_gat_are_dot_products(shape, offset):
     value = torch.randn(shape, dtype=torch.float64, requires_grad=True)
-    vectors = torch.randn(2, 1, *shape[-2:], dtype=torch.float64).unbind()
+    counts = torch.tensor(offset or (0, shape[0])).diff()
+    vectors = torch.randn(2, len(counts), *shape[-2:], dtype=torch.float64).unbind()
     vectors = [vector.requires_grad_() for vector in vectors]
-    plain = [(value * vector).sum(-1) for vector in vectors]
-    found = with_scores(value, *vectors)
+    by_row = [vector.repeat_interleave(counts, 0) for vector in vectors] if offset else vectors
+    plain = [(value * vector).sum(-1) for vector in by_row]
+    found = with_scores(value, *vectors, offset)
     for one, other in zip(found, (*plain, value), strict=True):
         torch.testing.assert_close(one, other)
     weights = [torch.randn_like(out) for out in found]
@@ -199,12 +209,14 @@ def test_the_scores_of_gat_are_dot_products(shape):
         torch.testing.assert_close(one, other)
 
 
-def test_the_scores_of_gat_have_a_second_derivative():
-    value, a, b = (torch.randn(s, dtype=torch.float64) for s in ((3, 2, 3), (1, 2, 3), (1, 2, 3)))
+@pytest.mark.parametrize("offset", [None, (0, 1, 1, 4)])
+def test_the_scores_of_gat_have_a_second_derivative(offset):
+    vector = (3 if offset else 1, 2, 3)
+    value, a, b = (torch.randn(s, dtype=torch.float64) for s in ((4, 2, 3), vector, vector))
     tensors = [tensor.requires_grad_() for tensor in (value, a, b)]
 
     def call(*tensors):
-        query, key, same = with_scores(*tensors)
+        query, key, same = with_scores(*tensors, offset)
         return query * key, same**2
 
     assert torch.autograd.gradcheck(call, tensors)

@@ -6,6 +6,7 @@ import torch
 from dynagat import DPGATConv, GATConv, GATv2Conv, Graph, ops
 from dynagat.nn.relational import RGCNConv, RGINConv
 from dynagat.ops import fused, reference
+from dynagat.ops.head_scores import with_scores
 from dynagat.ops.project import take_rows
 from dynagat.used_rows import UsedRows
 
@@ -51,6 +52,33 @@ def test_a_layer_gives_the_same_with_used_rows_as_with_all(mechanism, is_shared)
                          for each in (out, expected))  # fmt: skip
         for one, other in zip(found, wanted, strict=True):
             assert torch.allclose(one, other, atol=1e-11)
+
+
+@pytest.mark.parametrize(("width", "is_read"), [(4, True), (3, False)])
+def test_gat_takes_its_scores_from_the_values_of_used_rows_where_that_is_cheaper(
+    width, is_read, monkeypatch
+):
+    """Where x is more than half as wide as the values; the queries' x is that of the keys."""
+    calls = []
+
+    def record(*given):
+        calls.append(given)
+        return with_scores(*given)
+
+    monkeypatch.setattr("dynagat.nn.gat.with_scores", record)
+    layer = GATConv(width, CHANNELS, HEADS, num_relations=RELATIONS)
+    x = torch.randn(NODES, width)
+    layer(x, made_graph())
+    assert len(calls) == is_read
+    layer((x, x[:25]), made_graph(queries=25))
+    assert len(calls) == is_read
+
+
+def test_queries_with_a_matrix_of_their_own_keep_it_if_they_are_the_keys():
+    layer = GATConv((4, 4), CHANNELS, HEADS, bias=False, num_relations=RELATIONS).double()
+    graph, x = made_graph(), torch.randn(NODES, 4, dtype=torch.float64)
+    expected = on_all_rows("gat", layer, x, x, graph)
+    assert torch.allclose(layer((x, x), graph), expected, atol=1e-12)
 
 
 def test_used_rows_are_sorted_by_relation_then_node():

@@ -17,6 +17,8 @@ from dynagat.training import Schedule
 
 LINK_METRICS = (AVERAGE_PRECISION, ROC_AUC, HITS_20)  # the first is the default
 
+ARRAYS = ("train/edge", "valid/edge", "valid/edge_neg", "test/edge", "test/edge_neg")  # pairs
+
 
 @final
 @dataclass(frozen=True)
@@ -35,7 +37,8 @@ class StoredLinks:
 
     def problem(self, data: GraphData) -> LinkProblem:
         """The links of a graph; a ValueError if a link leaks from one part into another."""
-        if "train/edge" in data.split:
+        if data.task.get("kind") == "links":
+            _check_layout(data)
             check_links(data)
         metric = find_metric(self.metric, LINK_METRICS)
         further = tuple(each for each in LINK_METRICS if each != metric)
@@ -45,6 +48,17 @@ class StoredLinks:
         if self.graph:
             return None
         return "name stored links: --set graph=NAME; `dynagat compare --task link` stores a table"
+
+
+def _check_layout(data: GraphData) -> None:
+    lacking = [name for name in ARRAYS if name not in data.split]
+    if lacking:
+        raise ValueError(
+            f"the split of {data.name} must have {lacking[0]} to be compared on, but has "
+            f"{', '.join(data.split)}. Links with negatives of their own (target_node_neg) are "
+            "ranked by their benchmark only, such as `dynagat run ogbl-citation2`; "
+            "dynagat.data.split_links splits links again, with pairs as negatives"
+        )
 
 
 OWN_LINKS = Benchmark(

@@ -1,7 +1,8 @@
-"""What the report adds for QM9: learning curves, and each mechanism relative to GAT."""
+"""What the report adds for QM9: learning curves, each mechanism relative to GAT, every run."""
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Iterator, Sequence
 
@@ -9,6 +10,7 @@ import matplotlib
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure as Canvas
 
+from dynagat.experiment import Record
 from dynagat.report import wording
 from dynagat.report.drawing import STYLE, add_grid, svg_of
 from dynagat.report.findings import Findings
@@ -17,6 +19,7 @@ from dynagat.report.rows import RIVAL, Row, families
 
 HEADS = 8  # of the GAT that the paper's last column is relative to
 COLUMNS = 3  # of panels
+LONG = 30  # runs, from which their table is folded
 
 
 def extras(findings: Findings) -> Extras:
@@ -26,7 +29,7 @@ def extras(findings: Findings) -> Extras:
             yield Figure("learning-curves", svg, CAPTION)
 
     tables = [table for _, family in families(findings.rows) if (table := relative(family))]
-    return Extras(draw, tuple(tables))
+    return Extras(draw, tuple(filter(None, [*tables, every_run(findings.rows)])))
 
 
 CAPTION = (
@@ -99,3 +102,39 @@ def relative(rows: Sequence[Row]) -> Table | None:
         "GAT's runs diverged (D43)."
     )
     return Table.of("Error relative to GAT", columns, lines, legend=legend)
+
+
+RUN_COLUMNS = ("property", "mechanism", "heads", "seed", "fidelity", "epochs", "best epoch",
+               "error ratio", "published", "hours")  # fmt: skip
+
+
+def every_run(rows: Sequence[Row]) -> Table | None:
+    """A line for each run; None without runs."""
+    lines = [_run_cells(row, run) for row in rows for run in row.runs]
+    if not lines:
+        return None
+    legend = (
+        "A line for each run. Cut off: the epochs were used up before early stopping ended the run."
+        " Best epoch: the one with the lowest validation loss, whose network was tested."
+    )
+    is_long = len(lines) > LONG
+    return Table.of("Every run", RUN_COLUMNS, lines, text_columns=2, legend=legend, folded=is_long)
+
+
+def _run_cells(row: Row, run: Record) -> list[str]:
+    best = min(run.history, key=lambda each: each["valid_loss"], default={"round": wording.NOTHING})
+    theirs = row.published
+    return [
+        str(row.swept.get("target", wording.NOTHING)),
+        wording.name_of(row.mechanism),
+        wording.heads_of(row.mechanism, row.heads),
+        str(run.seed),
+        row.family,
+        f"{len(run.history)}{' (cut off)' if run.ended == 'budget' else ''}",
+        str(best["round"]),
+        wording.number(run.metrics.get(row.metric.name, math.nan), row.metric),
+        wording.NOTHING
+        if theirs is None
+        else wording.mean_and_std(theirs.mean, theirs.std or math.nan, row.metric),
+        f"{run.seconds / 3600:.1f}",
+    ]

@@ -71,11 +71,18 @@ def _of_links(
         yield from _of_split(links)
     if links["unseen"]:
         what = f"{links['unseen']:,} nodes have links in valid or test, but none in train"
-        yield f"{what}: no neighbour tells the network about them."
+        first = _first(links, "first_unseen")
+        yield f"{what}{first}: no neighbour tells the network about them."
 
 
 def _self_pairs(links: Mapping[str, Any]) -> str:
-    return f"and {links['self_pairs']:,} that pair a node with itself are left out"
+    first = _first(links, "first_self_pair")
+    return f"and {links['self_pairs']:,} that pair a node with itself are left out{first}"
+
+
+def _first(links: Mapping[str, Any], name: str) -> str:
+    """The first of what was counted; graphs that were stored earlier do not know it."""
+    return f" (the first: {links[name]})" if links.get(name) else ""
 
 
 def _of_split(table: Mapping[str, Any]) -> Iterator[str]:

@@ -33,6 +33,8 @@ class LinkCounts:
     repeated: int  # rows that were merged with an earlier one
     links: int
     unseen: int  # nodes of valid and test links that have no training link
+    first_self_pair: str = ""  # where it is, and its node; empty if there is none
+    first_unseen: str = ""
 
 
 @dataclass(frozen=True, eq=False)
@@ -110,21 +112,53 @@ def split_links(
     source = source or f"graph {data.name}"
     check_ends(pairs, data.num_nodes, source)
     locate = locate or (lambda row: f"{source}, edge {row}")
+    rows = np.arange(len(pairs)) if part is None else np.flatnonzero(part >= 0)
+    links = Links.of(pairs[rows], data.num_nodes)
+
+    def place(row: int) -> str:
+        return locate(int(rows[row]))
+
     if part is not None:
-        pairs = pairs[np.flatnonzero(part >= 0)]
-    links = Links.of(pairs, data.num_nodes)
-    if part is not None:
-        rows = np.flatnonzero(part >= 0)
-        parts = _given(links, part[rows], lambda row: locate(int(rows[row])), source)
+        parts = _given(links, part[rows], place, source)
     elif time is not None:
         parts = _by_time(links, np.asarray(time, np.float64), shares, source)
     else:
         parts = _at_random(links, shares, seed, source)
-    return _with_split(data, links, parts, seed, source)
+    first = {"first_self_pair": _first_self_pair(data, links, pairs[rows], place),
+             "first_unseen": _first_unseen(data, links, parts, place)}  # fmt: skip
+    return _with_split(data, links, parts, seed, source, first)
+
+
+def _first_self_pair(data: GraphData, links: Links, pairs: np.ndarray, locate: Locate) -> str:
+    rows = np.flatnonzero(links.link_of < 0)
+    return _place(data, int(rows[0]), int(pairs[rows[0], 0]), locate) if len(rows) else ""
+
+
+def _first_unseen(data: GraphData, links: Links, part: np.ndarray, locate: Locate) -> str:
+    is_seen = np.zeros(links.num_nodes, bool)
+    is_seen[links.pairs(part == 0)] = True
+    later = np.flatnonzero(part != 0)
+    ends = links.pairs(later)
+    unseen = np.argwhere(~is_seen[ends])
+    if not len(unseen):
+        return ""
+    first, end = unseen[0]
+    return _place(data, int(links.row[later[first]]), int(ends[first, end]), locate)
+
+
+def _place(data: GraphData, row: int, node: int, locate: Locate) -> str:
+    """ "edges.csv, line 7: 'n12'" """
+    ids = data.nodes[data.node_type].arrays.get("id")
+    return f"{locate(row)}: {str(node if ids is None else ids[node])!r}"
 
 
 def _with_split(
-    data: GraphData, links: Links, part: np.ndarray, seed: int, source: str
+    data: GraphData,
+    links: Links,
+    part: np.ndarray,
+    seed: int,
+    source: str,
+    first: Mapping[str, str],
 ) -> GraphData:
     split = {f"{name}/edge": links.pairs(part == n) for n, name in enumerate(SPLITS)}
     sizes = [len(split["valid/edge"]), len(split["test/edge"])]
@@ -135,7 +169,8 @@ def _with_split(
     both = both[np.lexsort((both[:, 0], both[:, 1]))]
     dropped = int((links.link_of < 0).sum())
     repeated = len(links.link_of) - dropped - len(links)
-    counts = LinkCounts(len(links.link_of), dropped, repeated, len(links), num_unseen(split))
+    unseen = num_unseen(split)
+    counts = LinkCounts(len(links.link_of), dropped, repeated, len(links), unseen, **first)
     task = {"kind": "links", "node_type": data.node_type, "target": "link"}
     about = {**data.about, "task": task}
     about["links"] = {**about.get("links", {}), **asdict(counts), "seed": seed}

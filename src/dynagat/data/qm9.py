@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from dynagat.data.molecules import BOND_TYPES, NUM_FEATURES, Atoms, molecules
+from dynagat.data.molecules import BOND_TYPES, NUM_FEATURES, SYMBOLS, Atoms, molecules
 from dynagat.data.store import SPLITS, GraphData
 from dynagat.npz_file import read_arrays
 
@@ -25,11 +25,22 @@ COMPACT = "qm9_graphs.npz"
 SOURCE = "QM9, Ramakrishnan et al. 2014"
 TASK = {"kind": "regression", "target": ", ".join(TARGETS), "targets": list(TARGETS)}
 SCALE = 1e-6  # of the charges in the compact file
-ARRAYS = {  # of the compact file, and how many columns they have
-    "qm9_index": 0, "split": 0, "num_atoms": 0, "num_bonds": 0, "atomic_number": 0,
-    "mulliken_charge_1e6": 0, "bond_src": 0, "bond_dst": 0, "bond_type": 0, "atom_flags": 5,
-    "targets": len(TARGETS),
-}  # fmt: skip
+MAX_DIGITS = 18  # of the number of a molecule, which must fit into an int64
+MAX_COUNT = 2**31 - 1
+SHOWN = 40  # characters of an id in an error message
+COUNTS = {  # of the compact file: integers, what each is of, and the values that it may have
+    "qm9_index": ("molecule", 0, 10**MAX_DIGITS),
+    "split": ("molecule", 0, len(SPLITS) - 1),
+    "num_atoms": ("molecule", 1, MAX_COUNT),
+    "num_bonds": ("molecule", 0, MAX_COUNT),
+    "atomic_number": ("atom", 1, len(SYMBOLS) - 1),
+    "bond_src": ("bond", 0, MAX_COUNT),
+    "bond_dst": ("bond", 0, MAX_COUNT),
+    "bond_type": ("bond", 0, MAX_COUNT),
+    "atom_flags": ("atom", 0, (1, 1, 1, 3, 4)),
+}
+COLUMNS = {"atom_flags": 5, "targets": len(TARGETS)}  # of the arrays that have columns
+NUMBERS = {"mulliken_charge_1e6": "atom", "targets": "molecule"}  # that needn't be integers
 
 
 def read_qm9(folder: Path | str, name: str = "qm9") -> GraphData:
@@ -76,11 +87,7 @@ def _molecules(path: Path) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray,
     for line, text in _lines(path):
         is_empty = False
         try:
-            yield _molecule(json.loads(text))
-        except json.JSONDecodeError as error:
-            raise ValueError(f"{path}, line {line}: this is no JSON: {error}") from None
-        except RecursionError:
-            raise ValueError(f"{path}, line {line}: this JSON is nested too deeply") from None
+            yield _molecule(_parse(text))
         except _BadMolecule as error:
             raise ValueError(f"{path}, line {line}: {error}") from None
     if is_empty:
@@ -101,6 +108,20 @@ class _BadMolecule(ValueError):
     pass
 
 
+def _parse(text: bytes) -> Any:
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError as error:
+        raise _BadMolecule(f"this is no JSON: {error}") from None
+    except UnicodeDecodeError as error:
+        at, byte = error.start, text[error.start]
+        raise _BadMolecule(f"this is no UTF-8 text, byte {at + 1} is {byte:#04x}") from None
+    except RecursionError:
+        raise _BadMolecule("this JSON is nested too deeply") from None
+    except ValueError as error:  # Python refuses integers of thousands of digits
+        raise _BadMolecule(f"this JSON has a number that can't be read: {error}") from None
+
+
 def _molecule(record: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray, int]:
     if not isinstance(record, dict):
         raise _BadMolecule(f"a molecule must be a JSON object, but is a {type(record).__name__}")
@@ -115,11 +136,17 @@ def _molecule(record: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray, int]:
     if len(y) != len(TARGETS):
         raise _BadMolecule(f"targets must have {len(TARGETS)} entries, but have {len(y)}")
     _check_bonds(bonds, len(x))
-    try:
-        number = int(str(record["id"]).rpartition(":")[2])
-    except ValueError:
-        raise _BadMolecule(f"id must be like 'qm9:000123', but is {record['id']!r}") from None
-    return x, bonds, y[:, 0], number
+    return x, bonds, y[:, 0], _id(record["id"])
+
+
+def _id(name: Any) -> int:
+    """ "qm9:000123" -> 123"""
+    number = str(name).rpartition(":")[2]
+    if not number.isdecimal() or len(number) > MAX_DIGITS:
+        text = str(name)
+        shown = repr(text if len(text) <= SHOWN else f"{text[:SHOWN]}...")
+        raise _BadMolecule(f"id must be like 'qm9:000123', but is {shown}")
+    return int(number)
 
 
 def _numbers(record: dict[str, Any], key: str, dtype: Any, width: int) -> np.ndarray:
@@ -133,11 +160,16 @@ def _numbers(record: dict[str, Any], key: str, dtype: Any, width: int) -> np.nda
         raise _BadMolecule(f"{key} must be a list of equally long lists of numbers") from None
     if values.shape[1] != width:
         raise _BadMolecule(f"{key} must have {width} numbers per row, but has {values.shape[1]}")
+    is_float = np.issubdtype(dtype, np.floating)
+    with np.errstate(over="ignore"):
+        values = values.astype(dtype) if is_float else values
     if not np.isfinite(values).all():
         raise _BadMolecule(f"{key} must hold finite numbers, but one is missing or not finite")
-    if np.issubdtype(dtype, np.integer) and (values != values.astype(np.int64)).any():
+    if is_float:
+        return values
+    if (values != np.rint(values)).any():
         raise _BadMolecule(f"{key} must hold whole numbers")
-    return values.astype(dtype)
+    return values.clip(-MAX_COUNT, MAX_COUNT).astype(dtype)
 
 
 def _check_bonds(bonds: np.ndarray, num_atoms: int) -> None:
@@ -156,34 +188,15 @@ def _check_bonds(bonds: np.ndarray, num_atoms: int) -> None:
 def read_compact(path: Path | str, name: str = "qm9") -> GraphData:
     """The molecules of an .npz file whose arrays hold all molecules one after the other."""
     path = Path(path)
-    arrays = read_arrays(path, lambda each: each in ARRAYS)
-    for key, columns in ARRAYS.items():
-        if key not in arrays:
-            raise ValueError(f"{path} has no array {key!r}")
-        if arrays[key].ndim != (2 if columns else 1) or (
-            columns and arrays[key].shape[1] != columns
-        ):
-            raise ValueError(f"{path}: {key} has the wrong shape {list(arrays[key].shape)}")
+    arrays = read_arrays(path, lambda each: each in COUNTS or each in NUMBERS)
+    _check_shapes(arrays, path)
+    _check_values(arrays, path)
     num_atoms, num_bonds = (arrays[key].astype(np.int64) for key in ("num_atoms", "num_bonds"))
-    lengths = {
-        "atomic_number": num_atoms.sum(), "mulliken_charge_1e6": num_atoms.sum(),
-        "atom_flags": num_atoms.sum(), "bond_src": num_bonds.sum(), "bond_dst": num_bonds.sum(),
-        "bond_type": num_bonds.sum(), "num_atoms": len(arrays["split"]),
-        "num_bonds": len(arrays["split"]), "qm9_index": len(arrays["split"]),
-        "targets": len(arrays["split"]),
-    }  # fmt: skip
-    for key, length in lengths.items():
-        if len(arrays[key]) != length:
-            raise ValueError(f"{path}: {key} must have {length} rows, but has {len(arrays[key])}")
-    if len(num_atoms) and int(num_atoms.min()) < 1:
-        raise ValueError(f"{path}: molecule {int(num_atoms.argmin())} has no atoms")
     bonds = np.stack(
         [arrays[key].astype(np.int64) for key in ("bond_src", "bond_type", "bond_dst")], 1
     )
     molecule = np.repeat(np.arange(len(num_bonds)), num_bonds)
     _check_all_bonds(bonds, num_atoms[molecule], molecule, path)
-    if not np.isfinite(arrays["targets"]).all():
-        raise ValueError(f"{path}: targets must be finite numbers")
     flags = arrays["atom_flags"]
     atoms = Atoms(
         number=arrays["atomic_number"],
@@ -199,6 +212,48 @@ def read_compact(path: Path | str, name: str = "qm9") -> GraphData:
     return molecules(
         name, atoms.features(), num_atoms, bonds, num_bonds, y, ids, split, TASK, SOURCE
     )
+
+
+def _check_shapes(arrays: dict[str, np.ndarray], path: Path) -> None:
+    """All arrays are there, with a row for each molecule, atom or bond."""
+    for key in (*COUNTS, *NUMBERS):
+        if key not in arrays:
+            raise ValueError(f"{path} has no array {key!r}")
+        columns = (COLUMNS[key],) if key in COLUMNS else ()
+        if arrays[key].ndim != 1 + len(columns) or arrays[key].shape[1:] != columns:
+            raise ValueError(f"{path}: {key} has the wrong shape {list(arrays[key].shape)}")
+        if key in COUNTS and arrays[key].dtype.kind not in "iu":
+            raise ValueError(f"{path}: {key} must hold integers, but is {arrays[key].dtype}")
+    lengths = {
+        "molecule": len(arrays["split"]),
+        "atom": int(arrays["num_atoms"].sum()),
+        "bond": int(arrays["num_bonds"].sum()),
+    }
+    kinds = {key: kind for key, (kind, _, _) in COUNTS.items()} | NUMBERS
+    for key, kind in kinds.items():
+        length, found = lengths[kind], len(arrays[key])
+        if found != length:
+            raise ValueError(f"{path}: {key} must have {length} rows, but has {found}")
+
+
+def _check_values(arrays: dict[str, np.ndarray], path: Path) -> None:
+    for key, (kind, lowest, highest) in COUNTS.items():
+        values = arrays[key]
+        wrong = (values < lowest) | (values > highest)
+        if wrong.any():
+            place = tuple(int(each[0]) for each in wrong.nonzero())
+            row, *column = place
+            bound = highest[column[0]] if isinstance(highest, tuple) else highest
+            allowed = f"{lowest} or more" if bound >= MAX_COUNT else f"{lowest} to {bound}"
+            name = f"{key} (column {column[0]})" if column else key
+            value = values[place]
+            raise ValueError(f"{path}: {name} of {kind} {row} must be {allowed}, but is {value}")
+    for key in NUMBERS:
+        if not (np.abs(arrays[key]) <= np.finfo(np.float32).max).all():
+            raise ValueError(f"{path}: {key} must be finite numbers of float32")
+    for number, part in enumerate(SPLITS):
+        if not (arrays["split"] == number).any():
+            raise ValueError(f"{path}: there are no molecules for {part}")
 
 
 def _check_all_bonds(

@@ -140,7 +140,8 @@ class Benchmark:
     revision: int = 1
     sweep: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)  # run all unless one is set
     search: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)  # the grid of `tune`
-    tuned: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # chosen by `tune`
+    tuned: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # by mechanism
+    tuned_by: str = "Tuned for each mechanism on validation data alone"  # where they come from
     by_dataset: Mapping[str, Settings] = field(default_factory=dict)  # "": for any other
     # Chosen by `tune` for a data set, in place of `tuned`: by data set, then by mechanism.
     tuned_on: Mapping[str, Mapping[str, Mapping[str, Any]]] = field(default_factory=dict)

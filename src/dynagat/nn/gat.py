@@ -104,8 +104,11 @@ class GATConv(GraphAttention):
         (of_key,), (of_query,) = self.projections()
         by_query, by_key = used_rows(graph)
         value = self.table(of_key, x_key, by_key)
-        if x_query is x_key and of_query is of_key and self._scores_from_value(x_key):
+        is_same = x_query is x_key and of_query is of_key
+        if is_same and self._scores_from_value(x_key):
             return with_scores(value, self.att_dst, self.att_src)
+        if is_same and by_key is not None and self._scores_from_rows(x_key):
+            return with_scores(value, self.att_dst, self.att_src, by_key.offset)
         key_score = self._score(x_key, of_key, self.att_src, by_key)
         query_score = None
         if x_query is not None:
@@ -124,6 +127,11 @@ class GATConv(GraphAttention):
         # Compiled programs do not compare the number of nodes, because it may be a symbol.
         is_small = not torch.compiler.is_compiling() and x.shape[-2] * width <= CACHED
         return is_small or 2 * x.shape[-1] > width
+
+    def _scores_from_rows(self, x: Tensor) -> bool:
+        """The same with relations, where x has a row for each used row of W x; the kernel that
+        reads them is the CPU's."""
+        return x.is_cpu and x.dim() == 2 and 2 * x.shape[-1] > self.heads * self.out_channels
 
     def is_direct(self, x: Tensor) -> bool:
         return self._scores_from_value(x)

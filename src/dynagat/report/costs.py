@@ -22,8 +22,9 @@ LEGEND = (
     " whose implementation. Peak memory: the largest of the n runs, of the whole process with its"
     " data."
 )
-SOURCES = {"gcn": "dynagat", "gin": "pyg", "sage": "pyg"}  # of mechanisms with one implementation
 SOURCE = "network.source"  # has a column of its own
+OURS, PYG = "dynagat", "pyg"
+OWN_SAGE = "2026-11-18T11:47"  # older runs of GraphSAGE used PyG's, whatever their settings say
 
 
 @dataclass(frozen=True)
@@ -34,6 +35,7 @@ class Cost:
     runs: tuple[Record, ...]
     steps: int  # of an epoch in these runs
     own_steps: int  # of an epoch in the benchmark
+    source: str  # whose layers
 
     @property
     def epoch(self) -> float:
@@ -49,12 +51,6 @@ class Cost:
     def memory(self) -> int:
         """Peak in bytes."""
         return max(run.peak_memory_bytes for run in self.runs)
-
-    @property
-    def source(self) -> str:
-        """Whose layers."""
-        given = flat(self.runs[0].settings).get(SOURCE, "dynagat")
-        return SOURCES.get(self.rows[0].mechanism, str(given))
 
     def cells(self) -> list[str]:
         """One text for each of COLUMNS."""
@@ -101,7 +97,8 @@ def costs(rows: Sequence[Row], benchmark: Benchmark) -> list[Cost]:
     groups: dict[str, list[tuple[Row, Record]]] = {}
     for row in rows:
         for run in filter(_has_epoch_times, row.runs):
-            groups.setdefault(_group(row, run), []).append((row, run))
+            key = _group(row, run) + _source(run)
+            groups.setdefault(key, []).append((row, run))
     order = list(benchmark.mechanisms)
     every = [_cost(benchmark, group) for group in groups.values()]
     return sorted(every, key=lambda each: each.order(order))
@@ -117,7 +114,7 @@ def cost_table(costs: Sequence[Cost]) -> Table | None:
 def compared_with_pyg(costs: Sequence[Cost]) -> Iterator[str]:
     """How much our layers save, where PyG's were run with the same settings and threads."""
     for ours, theirs in permutations(costs, 2):
-        if (ours.source, theirs.source) != ("dynagat", "pyg"):
+        if (ours.source, theirs.source) != (OURS, PYG):
             continue
         if ours.conditions != theirs.conditions:
             continue
@@ -136,7 +133,17 @@ def _cost(benchmark: Benchmark, group: list[tuple[Row, Record]]) -> Cost:
     own = getattr(base.task, "steps", 1) if values.get("task.roots") else 1
     steps = values["task.steps"] if values.get("task.roots") else 1
     rows = {id(row): row for row, _ in group}
-    return Cost(tuple(rows.values()), tuple(run for _, run in group), steps, own)
+    runs = tuple(run for _, run in group)
+    return Cost(tuple(rows.values()), runs, steps, own, _source(runs[0]))
+
+
+def _source(run: Record) -> str:
+    """Whose layers a run used: networks without the setting have their own."""
+    given = flat(run.settings).get(SOURCE)
+    if given is None:
+        return OURS
+    is_pyg = run.mechanism == "gin" or (run.mechanism == "sage" and run.created < OWN_SAGE)
+    return PYG if is_pyg else str(given)
 
 
 def _has_epoch_times(record: Record) -> bool:

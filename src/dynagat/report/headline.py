@@ -34,7 +34,7 @@ def headline(
     """
     if not rows:
         return [f"{benchmark.name} has not been run yet."]
-    says = (_lost, _reached, _short, say_more, _equalled, _better, _higher, _cut, _analysed)
+    says = (_lost, _reached, _short, say_more, _equalled, _better, _higher, _cut, analysed)
     sentences = _sentences(rows, says)
     others = len(families(rows)) - len(_standard(rows))
     if others:
@@ -172,7 +172,7 @@ def _uncertainty(rows: list[Row]) -> str:
     return f"not significant{test_family(rows)}{rest}"
 
 
-def _analysed(members: list[Row]) -> Iterator[str]:
+def analysed(members: list[Row]) -> Iterator[str]:
     """The microscope's two verdicts on each mechanism's heads."""
     parts = []
     for title, group in _by_title(members):

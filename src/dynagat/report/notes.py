@@ -14,7 +14,7 @@ def notes(benchmark: Benchmark, rows: Sequence[Row]) -> list[str]:
     tuned = [
         sentence
         for name, members in _by_dataset(rows).items()
-        for sentence in _tuned(benchmark.tuned_on.get(name, benchmark.tuned), members)
+        for sentence in _tuned(benchmark, benchmark.tuned_on.get(name, benchmark.tuned), members)
     ]
     return [*_caveats(rows), *dict.fromkeys(tuned), *_deviations(rows)]
 
@@ -33,7 +33,9 @@ def _caveats(rows: Sequence[Row]) -> Iterator[str]:
         yield f"{setting}: {text}."
 
 
-def _tuned(tuned: Mapping[str, Mapping[str, object]], rows: Sequence[Row]) -> Iterator[str]:
+def _tuned(
+    benchmark: Benchmark, tuned: Mapping[str, Mapping[str, object]], rows: Sequence[Row]
+) -> Iterator[str]:
     """Of the mechanisms that have rows."""
     run = {row.mechanism for row in rows}
     place = f" on {rows[0].dataset}" if rows[0].dataset else ""
@@ -43,7 +45,7 @@ def _tuned(tuned: Mapping[str, Mapping[str, object]], rows: Sequence[Row]) -> It
         if mechanism in run and chosen
     ]
     if parts:
-        yield f"Tuned for each mechanism{place} on validation data alone: {'; '.join(parts)}."
+        yield f"{benchmark.tuned_by}{place}: {'; '.join(parts)}."
 
 
 def _settings(chosen: Mapping[str, object]) -> str:

@@ -47,7 +47,8 @@ VARMISUSE = Benchmark(
     metric=TESTS[UNSEEN],
     smoke=("chunks=1", "max_rounds=1", "layers=2", "dim=16"),
     published=published(),
-    tuned={  # of the released code
+    tuned_by="Settings of the paper's released code",
+    tuned={
         "gcn": {"layers": 10, "dim": 128, "activation": "relu", "max_nodes": 74_999,
                 "lr_graphs": 0},
         "gin": {"layers": 6, "dim": 128, "activation": "relu", "dropout": 0.2, "dense_every": 1,
