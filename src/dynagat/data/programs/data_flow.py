@@ -111,10 +111,10 @@ class DataFlow:
             self.steps_left -= 1
             if self.steps_left < 0:
                 raise ProgramError("it has too many branches")
-            places = self.places[block].get(variable, [])
+            places = self.places[block].get(variable)
             if slot is not None and block is slot.block:
-                places = _with_slot(places, slot, variable)
-            last = _last(places, is_write)
+                places = _with_slot(places or [], slot, variable)
+            last = _last(places, is_write) if places else None
             if last is None and slot is None:
                 last = self.kept.get((block, variable, is_write))
             if last is not None:

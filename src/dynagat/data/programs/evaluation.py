@@ -27,7 +27,7 @@ from dynagat.data.programs.scopes import (
     parameters_of,
     scope_around,
 )
-from dynagat.data.programs.syntax import Syntax, Token
+from dynagat.data.programs.syntax import WITHOUT_NODE, Syntax, Token
 
 MAX_GUARDS = 8  # the innermost conditions; a long chain of `elif` would give edges without end
 
@@ -462,6 +462,7 @@ EVALUATED: dict[type, Callable] = {
     **dict.fromkeys((ast.MatchAs, ast.MatchStar, ast.MatchMapping), Evaluation.pattern),
     **dict.fromkeys((ast.Import, ast.ImportFrom, ast.Constant), Evaluation.nothing),
     **dict.fromkeys((ast.Global, ast.Nonlocal, ast.Pass), Evaluation.nothing),
+    **dict.fromkeys(WITHOUT_NODE, Evaluation.nothing),
     ast.Try: Evaluation.try_block,
     ast.Name: Evaluation.name,
     ast.Assign: Evaluation.assign,
