@@ -103,6 +103,12 @@ def test_a_variable_of_a_known_other_type_is_no_candidate():
     assert names(program, 7, 10) == ["c", "x", "text", "e", "a"]
 
 
+@pytest.mark.parametrize("text", ["-" * 50_000 + "1", "int" + " | None" * 5000, r"\ud800", "[("])
+def test_an_annotation_in_quotes_that_can_not_be_parsed_tells_no_type(text):
+    program = Program.of(f'def f(a: "{text}", b: str):\n    return b\n')
+    assert names(program, 2, 11) == ["b", "a"]
+
+
 def test_annotations_are_no_slots():
     source = "T = U = max()\ndef f(a: T) -> U:\n    b: T = a\n    return T\n"
     places = [(use.token.line, use.token.column) for use in Program.of(source).uses]
