@@ -218,6 +218,7 @@ def test_the_command_imports_lists_describes_and_removes(projects):
         (["import-python", "--name", "a", "--slots-per-file", "0"], "slots_per_file must be at"),
         (["import-python", "--name", "a", "--graphs", "0"], "max_graphs must be at least 1"),
         (["import-great", "nowhere.gz", "--name", "a"], "nowhere.gz: No such file"),
+        (["import-great", "/", "--name", "a"], "dynagat: /: Is a directory"),
     ],
 )
 def test_bad_arguments_are_one_sentence(words, message):
@@ -265,15 +266,24 @@ def great_file(tmp_path, lines, name="great.jsonl.gz"):
 def test_functions_without_a_slot_are_counted(tmp_path):
     records = [
         great(), great(repair_targets=[]), great(edges=[[0, 99, 9, "enum_NEXT_SYNTAX"]]),
-        great(has_bug=False, repair_candidates=[]), great(source_tokens=None),
+        great(edges=[[0.5, 1, 9, "enum_NEXT_SYNTAX"]]), great(edges=[[0, 1]]), great(edges=[3]),
+        great(error_location=-1), great(error_location=99), great(repair_candidates=[1, 3, -9]),
+        great(repair_targets=[-8]), great(has_bug=False, repair_candidates=[]),
+        great(source_tokens=None), great(source_tokens=["a", 1]), great(provenances=[{}]),
+        great(provenances=[{"datasetProvenance": {"filepath": 3}}]),
     ]  # fmt: skip
     path = great_file(tmp_path, [json.dumps(record) for record in records])
     info = import_great(path, "great").info
-    assert sum(part.graphs for part in info.parts.values()) == 1
+    assert sum(part.graphs for part in info.parts.values()) == 3
     assert info.skipped == {
         "without a correct candidate": 1,
-        "with an edge to a token that is not there": 1,
+        "with an edge to a token that is not there": 2,
+        "with an edge that is no list of four entries": 2,
+        "with an error_location that is not there": 2,
+        "with a repair candidate that is not there": 1,
+        "with a repair target that is not there": 1,
         "without a use of a variable": 1,
+        "with a token that is no text": 1,
         "not a GREAT record": 1,
     }
 
@@ -285,6 +295,9 @@ def test_a_damaged_file_of_great_is_named(tmp_path):
         import_great(path, "great")
     path = great_file(tmp_path, [json.dumps(great()), "[1, 2"])
     with pytest.raises(ValueError, match=r"line 2 of .*great.jsonl.gz can't be read"):
+        import_great(path, "great")
+    path = great_file(tmp_path, [json.dumps(great()), "[" * 100_000])
+    with pytest.raises(ValueError, match=r"line 2 of .*great.jsonl.gz can't be read: maximum"):
         import_great(path, "great")
 
 
