@@ -297,7 +297,7 @@ def test_a_damaged_file_of_great_is_named(tmp_path):
     with pytest.raises(ValueError, match=r"line 2 of .*great.jsonl.gz can't be read"):
         import_great(path, "great")
     path = great_file(tmp_path, [json.dumps(great()), "[" * 100_000])
-    with pytest.raises(ValueError, match=r"line 2 of .*great.jsonl.gz can't be read: maximum"):
+    with pytest.raises(ValueError, match=r"line 2 of .*great.jsonl.gz can't be read"):
         import_great(path, "great")
 
 

@@ -146,5 +146,5 @@ def read_info(folder: Path) -> ProgramsInfo:
         return ProgramsInfo(parts=parts, **values)
     except (FileNotFoundError, NotADirectoryError):
         raise FolderError(f"{folder} holds no programs: it has no {LIST}") from None
-    except (ValueError, LookupError, TypeError, AttributeError):
+    except (ValueError, RecursionError, LookupError, TypeError, AttributeError):
         raise FolderError(f"{folder / LIST} was cut short or altered: it can't be read") from None
