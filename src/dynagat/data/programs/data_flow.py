@@ -61,7 +61,7 @@ class DataFlow:
                 self._edges_inside(block, variable, places, edges)
         self.steps_left = math.inf  # slots are few
         for variable in variables:
-            edges["LastLexicalUse"] += [(u, m) for m, u in pairwise(mentions(variable))]
+            edges["LastLexicalUse"] += [(u, m) for m, u in pairwise(variable.mentions)]
         return edges
 
     def _edges_inside(
@@ -182,14 +182,9 @@ class DataFlow:
         return any(event.token == token and place > slot.place for place, event in places)
 
 
-def mentions(variable: Variable) -> list[int]:
-    """The tokens of a variable in the order of the text."""
-    return sorted(set(variable.mentions))
-
-
 def _lexical(variable: Variable, slot: int) -> tuple[Edges, Edges]:
     """The mentions around the slot: the edges with the slot, and the one that they replace."""
-    tokens = mentions(variable)
+    tokens = variable.mentions
     place = bisect_left(tokens, slot)
     before, after = tokens[max(0, place - 1) : place], tokens[place : place + 1]
     edges = [(CANDIDATE, each) for each in before] + [(each, CANDIDATE) for each in after]

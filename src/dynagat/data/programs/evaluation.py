@@ -60,6 +60,9 @@ class Evaluation:
     def run(self) -> None:
         self.scope = self.scopes[self.syntax.tree]
         self.body(self.flow.body, self.syntax.tree.body)
+        for scope in self.scopes.values():
+            for variable in scope.variables.values():
+                variable.mentions = sorted(set(variable.mentions))  # bodies of functions ran last
 
     # bodies
 

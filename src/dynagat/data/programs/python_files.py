@@ -13,6 +13,7 @@ from pathlib import Path
 from dynagat.data.programs.cutting import DISTANCE
 from dynagat.data.programs.importing import Report, Task, Yield, write_programs
 from dynagat.data.programs.layout import PARTS, pack
+from dynagat.data.programs.python_graph import uncollected
 from dynagat.data.programs.python_source import NO_USE, SkippedFile, program_of, read_source
 from dynagat.data.programs.sources import (
     Source,
@@ -129,16 +130,13 @@ def read_files(batch: Batch) -> list[Yield]:
 @contextmanager
 def _collected_once() -> Iterator[None]:
     """Collect garbage at the end only, and only what is new: syntax trees have many objects."""
-    was_enabled = gc.isenabled()
-    gc.disable()
-    gc.freeze()
-    try:
-        yield
-    finally:
-        gc.collect()
-        gc.unfreeze()
-        if was_enabled:
-            gc.enable()
+    with uncollected():
+        gc.freeze()
+        try:
+            yield
+        finally:
+            gc.collect()
+            gc.unfreeze()
 
 
 def _read(source: Source, batch: Batch) -> Yield:
