@@ -30,6 +30,12 @@ def candidates(use: Use, flow: DataFlow) -> list[Variable]:
     return chosen
 
 
+def is_left_out(use: Use, flow: DataFlow) -> bool:
+    """Whether there are candidates, but the variable of the slot is none of them."""
+    chosen = candidates(use, flow)
+    return bool(chosen) and use.variable not in chosen
+
+
 def _distance(variable: Variable, slot: int) -> tuple[int, int]:
     """Tokens since the last mention before the slot; variables that come later are the last."""
     tokens = variable.mentions
