@@ -18,12 +18,14 @@ from dynagat.benchmarks.varmisuse.measured import Alarms, MeasuredFile, Measurem
 from dynagat.benchmarks.varmisuse.measurement import measure
 from dynagat.benchmarks.varmisuse.model import VariableModel, load_model
 from dynagat.benchmarks.varmisuse.sarif import RULE, sarif
-from dynagat.benchmarks.varmisuse.scoring import score_uses
+from dynagat.benchmarks.varmisuse.scoring import FAR, score_uses
+from dynagat.data.programs import data_flow
 from dynagat.data.programs.labels import decode
 from dynagat.data.programs.python_files import import_python
 from dynagat.data.programs.python_graph import Program
-from dynagat.data.programs.python_source import NO_USE, SkippedFile
+from dynagat.data.programs.python_source import MANY_BRANCHES, NO_USE, SkippedFile
 from dynagat.data.programs.slots import candidates
+from dynagat.data.programs.syntax import ProgramError
 from tests.test_cli import dynagat
 
 AREA = "def area(width, height):\n    return width * width\n"
@@ -108,6 +110,36 @@ def test_a_suggestion_must_be_more_probable_than_the_present_variable(tmp_path):
     (tmp_path / "a.py").write_text(AREA)
     assert check([tmp_path], likes(), threshold=0.1).findings == ()  # one half each
     assert len(check([tmp_path], likes(height=0.1), threshold=0.1).findings) == 2
+
+
+def test_uses_of_a_variable_that_is_no_candidate_are_counted(tmp_path):
+    (tmp_path / "a.py").write_text("def f(a, b, c, d, e, g):\n    return g, a\n")
+    (tmp_path / "single.py").write_text("x = 1\nprint(x)\n")
+    report = check([tmp_path], likes())
+    assert (report.uses, report.left_out) == (1, {FAR: 1})
+    assert f"Uses left out: 1 ({FAR})." in str(report)
+    assert report.to_dict()["left_out"] == {FAR: 1}
+    assert "left out" not in str(check([tmp_path / "single.py"], likes()))
+
+
+BRANCHES = "def f(a, b):\n" + "    if a: pass\n" * 20 + "    return b\n"
+
+
+def test_slots_take_a_limited_number_of_steps_and_what_is_left_is_counted(tmp_path, monkeypatch):
+    path = tmp_path / "a.py"
+    path.write_text(BRANCHES)
+    assert check([path], likes()).left_out == {}
+    for steps in (0, 700):
+        monkeypatch.setattr(data_flow, "MAX_SLOT_STEPS", steps)
+        report = check([path], likes(b=9))
+        assert bool(report.uses) == bool(report.findings) == bool(report.files) == bool(steps)
+        assert report.left_out == {MANY_BRANCHES: 21 - report.uses}
+        assert report.skipped == {MANY_BRANCHES: (str(path),)}
+    report = import_python([tmp_path], folder=tmp_path / "out", workers=1)
+    assert report.info.parts["train"].graphs == 5
+    monkeypatch.setattr(data_flow, "MAX_SLOT_STEPS", 0)
+    with pytest.raises(ValueError, match="1 too many branches"):
+        import_python([tmp_path], folder=tmp_path / "new", workers=1)
 
 
 @pytest.mark.parametrize("threshold", [0, -1, 1.1, math.nan])
@@ -216,7 +248,7 @@ def test_a_sarif_log_points_at_the_variable_and_names_skipped_files(tmp_path, mo
     assert replacement["insertedContent"] == {"text": "height"}
     (notice,) = run["invocations"][0]["toolExecutionNotifications"]
     assert notice["message"]["text"] == "Skipped: not valid Python."
-    report = CheckReport("0123", "toy", 0.9, 0, 0, (), {"x": (str(tmp_path / "bad.py"),)})
+    report = CheckReport("0123", "toy", 0.9, 0, 0, {}, (), {"x": (str(tmp_path / "bad.py"),)})
     (notice,) = sarif(report)["runs"][0]["invocations"][0]["toolExecutionNotifications"]
     uri = (tmp_path / "bad.py").as_uri()
     assert notice["locations"][0]["physicalLocation"]["artifactLocation"] == {"uri": uri}
@@ -322,6 +354,15 @@ def test_among_equals_the_misused_variable_is_the_last(folder):
     found = measure(likes(), [folder / "away"])
     assert {each.rank for each in found.files} == {2}
     assert all(each.reported == 0 and each.precision is None for each in found.alarms)
+
+
+def test_a_file_with_too_many_branches_is_not_measured(folder, monkeypatch):
+    def place(*_):
+        raise ProgramError("it has too many branches")
+
+    monkeypatch.setattr(data_flow.DataFlow, "place", place)
+    with pytest.raises(ValueError, match="could be put into an unseen file: 6 too many branches"):
+        measure(likes(), [folder / "away"])
 
 
 def test_the_counts_of_a_measurement_are_those_of_its_files():

@@ -3,18 +3,25 @@
 import gzip
 import json
 import os
-from itertools import islice
 
 import pytest
 from typer.testing import CliRunner
 
+from dynagat.benchmarks.varmisuse.stream import fill, join
 from dynagat.cli import app
 from dynagat.data.arrays import FolderError
 from dynagat.data.programs.great import great_record, import_great
-from dynagat.data.programs.layout import CHUNK, EDGE_TYPES, MAX_CANDIDATES, PARTS, read_info
+from dynagat.data.programs.layout import CHUNK, MAX_CANDIDATES, PARTS, read_info
 from dynagat.data.programs.python_files import import_python
 from dynagat.data.programs.python_source import MAX_BYTES
-from dynagat.data.programs.sources import find_sources, parts_of, without_duplicates
+from dynagat.data.programs.records import read_record
+from dynagat.data.programs.sources import (
+    find_sources,
+    parts_of,
+    python_projects,
+    without_duplicates,
+)
+from dynagat.data.programs.stored import open_programs
 from dynagat.data.programs.summary import describe_programs, diameter, read_chunk
 
 FUNCTION = "def f{n}(a, b):\n    c = a + b\n    if c > {n}:\n        return a\n    return b + c\n"
@@ -145,6 +152,27 @@ def test_a_single_project_has_no_unseen_part(projects, tmp_path):
     assert info.parts["train"].graphs > 0
 
 
+def test_by_default_the_standard_library_is_a_project_and_so_is_each_package(tmp_path, monkeypatch):
+    names = ["lib/ast.py", "lib/json/decoder.py", "lib/site-packages/a.py", "lib/.hidden/b.py"]
+    names += ["pure/single.py", "pure/native.so", "pure/one.dist-info/RECORD", "pure/one/sub/c.py"]
+    names += ["plat/two/d.py", "plat/two/__pycache__/e.py"]
+    for name in names:
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).touch()
+    places = {"stdlib": "lib", "purelib": "pure", "platlib": "plat"}
+    paths = {key: str(tmp_path / name) for key, name in places.items()}
+    monkeypatch.setattr("sysconfig.get_paths", lambda: paths)
+    assert [(each.project, each.name) for each in find_sources(python_projects([]))] == [
+        ("one", "one/sub/c.py"),
+        ("python", "lib/ast.py"),
+        ("python", "lib/json/decoder.py"),
+        ("single", "single.py"),
+        ("two", "two/d.py"),
+    ]
+    paths["platlib"] = paths["purelib"]  # as on most machines
+    assert list(python_projects([])) == ["python", "one", "one.dist-info", "single"]
+
+
 def test_the_split_does_not_depend_on_the_other_files(projects):
     sources, _ = without_duplicates(find_sources({p.name: p for p in projects}))
     parts = parts_of(sources, 0, ["project4"])
@@ -218,6 +246,7 @@ def test_the_command_imports_lists_describes_and_removes(projects):
         (["import-python", "--name", "a", "--slots-per-file", "0"], "slots_per_file must be at"),
         (["import-python", "--name", "a", "--graphs", "0"], "max_graphs must be at least 1"),
         (["import-great", "nowhere.gz", "--name", "a"], "nowhere.gz: No such file"),
+        (["import-great", "/", "--name", "a"], "dynagat: /: Is a directory"),
     ],
 )
 def test_bad_arguments_are_one_sentence(words, message):
@@ -265,15 +294,24 @@ def great_file(tmp_path, lines, name="great.jsonl.gz"):
 def test_functions_without_a_slot_are_counted(tmp_path):
     records = [
         great(), great(repair_targets=[]), great(edges=[[0, 99, 9, "enum_NEXT_SYNTAX"]]),
-        great(has_bug=False, repair_candidates=[]), great(source_tokens=None),
+        great(edges=[[0.5, 1, 9, "enum_NEXT_SYNTAX"]]), great(edges=[[0, 1]]), great(edges=[3]),
+        great(error_location=-1), great(error_location=99), great(repair_candidates=[1, 3, -9]),
+        great(repair_targets=[-8]), great(has_bug=False, repair_candidates=[]),
+        great(source_tokens=None), great(source_tokens=["a", 1]), great(provenances=[{}]),
+        great(provenances=[{"datasetProvenance": {"filepath": 3}}]),
     ]  # fmt: skip
     path = great_file(tmp_path, [json.dumps(record) for record in records])
     info = import_great(path, "great").info
-    assert sum(part.graphs for part in info.parts.values()) == 1
+    assert sum(part.graphs for part in info.parts.values()) == 3
     assert info.skipped == {
         "without a correct candidate": 1,
-        "with an edge to a token that is not there": 1,
+        "with an edge to a token that is not there": 2,
+        "with an edge that is no list of four entries": 2,
+        "with an error_location that is not there": 2,
+        "with a repair candidate that is not there": 1,
+        "with a repair target that is not there": 1,
         "without a use of a variable": 1,
+        "with a token that is no text": 1,
         "not a GREAT record": 1,
     }
 
@@ -286,24 +324,31 @@ def test_a_damaged_file_of_great_is_named(tmp_path):
     path = great_file(tmp_path, [json.dumps(great()), "[1, 2"])
     with pytest.raises(ValueError, match=r"line 2 of .*great.jsonl.gz can't be read"):
         import_great(path, "great")
+    path = great_file(tmp_path, [json.dumps(great()), "[" * 100_000])
+    with pytest.raises(ValueError, match=r"line 2 of .*great.jsonl.gz can't be read"):
+        import_great(path, "great")
 
 
 @pytest.mark.data
-def test_the_sample_of_great_is_read(tmp_path):
+def test_all_functions_of_the_sample_of_great_become_batches(tmp_path):
+    """`read_record` checks the nodes, edges and candidates of each."""
     sample = f"{os.environ['DYNAGAT_DATA']}/varmisuse/great_dev_sample.jsonl.gz"
-    with gzip.open(sample, "rt") as lines:
-        path = great_file(tmp_path, [line.strip() for line in islice(lines, 500)])
-    info = import_great(path, "great", folder=tmp_path / "great").info
-    assert sum(part.graphs for part in info.parts.values()) + sum(info.skipped.values()) == 500
-    assert sum(info.skipped.values()) < 100
+    info = import_great(sample, "great").info
+    stored = sum(part.graphs for part in info.parts.values())
+    assert stored + sum(info.skipped.values()) == 2_246
+    assert stored > 2_000
     unseen, train = (set(info.parts[part].projects) for part in ("test-unseen", "train"))
     assert unseen
     assert not unseen & train
-    for record in records_of(tmp_path / "great", "valid"):
-        graph, options = record["ContextGraph"], record["SymbolCandidates"]
-        assert [int(n) for n in graph["NodeLabels"]] == list(range(len(graph["NodeLabels"])))
-        assert graph["Edges"].keys() <= set(EDGE_TYPES)
-        ends = [e for pairs in graph["Edges"].values() for pair in pairs for e in pair]
-        assert 0 <= min(ends) <= max(ends) < len(graph["NodeLabels"])
-        assert [each["IsCorrect"] for each in options].count(True) == 1
-        assert 2 <= len(options) <= MAX_CANDIDATES
+    programs = open_programs("great")
+    for part in PARTS:
+        texts = [r for path in programs.chunks(part) for r in read_chunk(path)]
+        graphs = [read_record(record, programs.language) for record in texts]
+        assert all(2 <= len(graph.candidates) <= MAX_CANDIDATES for graph in graphs)
+        edges = [len(p) for r in texts for p in r["ContextGraph"]["Edges"].values()]
+        assert (len(graphs), sum(edges)) == (info.parts[part].graphs, info.parts[part].edges)
+        batches = [join(some) for some in fill(graphs, 20_000)]
+        nodes = sum(graph.num_nodes for graph in graphs)
+        assert sum(batch.graph.num_queries for batch in batches) == nodes
+        both = 2 * sum(len(graph.key) for graph in graphs) + nodes  # directions, and self-loops
+        assert sum(len(batch.graph.key_index) for batch in batches) == both

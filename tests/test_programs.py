@@ -252,11 +252,16 @@ def test_processes_make_the_same_copies(tmp_path, monkeypatch):
     assert all(map(same, graphs, (read_record(each, "csharp") for each in SMALL.records(120))))
 
 
+DEEP, LONG = "[" * 100_000, "9" * 5_000  # more than the parser of JSON takes
+
+
 def test_a_bad_line_is_named_with_its_file(tmp_path):
     path = tmp_path / "chunk-00000.jsonl.gz"
     for text, sentence in (
         (f"{json.dumps(tiny())}\n{{\n", "line 2: must be JSON"),
         (f"{json.dumps(tiny())}\n{json.dumps(tiny(SlotDummyNode=9))}\n", "line 2: SlotDummyNode"),
+        ("\n" + DEEP, "line 2: must be JSON"),
+        ("\n" + LONG, "line 2: must be JSON"),
     ):
         path.write_bytes(gzip.compress(text.encode()))
         with pytest.raises(ProgramError, match=sentence) as caught:
@@ -349,14 +354,17 @@ def test_bad_records_and_files_of_the_original_are_counted_and_named(tmp_path, m
     (train / "bad.gz").write_bytes(gzip.compress(text[:-3].encode()))  # ends in the last record
     (train / "cut.gz").write_bytes(gzip.compress(text.encode())[:-30])
     (train / "binary.gz").write_bytes(bytes(range(256)))
+    (train / "deep.gz").write_bytes(gzip.compress(f"[{json.dumps(tiny())},\n{DEEP}".encode()))
+    (train / "long.gz").write_bytes(gzip.compress(f"[\n{LONG}, 1]".encode()))
     command = ["data", "import-programs", str(folder), "--name", "made", "--workers", "1"]
     done = CliRunner().invoke(app, command)
     assert done.exit_code == 0, done.output
-    assert "made: train 10, valid 9, test-seen 9, test-unseen 4" in done.output
+    assert "made: train 11, valid 9, test-seen 9, test-unseen 4" in done.output
     for sentence in ("2 skipped: bad record", "bad.gz, record 2: SlotDummyNode",
-                     "bad.gz, record 3: a record must", "3 skipped: damaged file",
+                     "bad.gz, record 3: a record must", "5 skipped: damaged file",
                      "bad.gz, line 1: must be JSON", "cut.gz must be a whole gzip file",
-                     "binary.gz must be a whole gzip file"):  # fmt: skip
+                     "binary.gz must be a whole gzip file", "long.gz, line 2: must be JSON",
+                     "deep.gz, line 2: must be JSON"):  # fmt: skip
         assert sentence in done.output
     again = CliRunner().invoke(app, command)
     assert again.exit_code == 2

@@ -1,6 +1,7 @@
 """Slots and candidates: each candidate has the edges that it would have in the slot."""
 
 import contextlib
+import gc
 import inspect
 import random
 import shlex
@@ -9,6 +10,7 @@ from collections import deque
 
 import pytest
 
+from dynagat.data.programs import python_graph
 from dynagat.data.programs.cutting import DISTANCE
 from dynagat.data.programs.data_flow import CANDIDATE
 from dynagat.data.programs.layout import EDGE_TYPES, MAX_CANDIDATES, SLOT
@@ -103,6 +105,12 @@ def test_a_variable_of_a_known_other_type_is_no_candidate():
     assert names(program, 7, 10) == ["c", "x", "text", "e", "a"]
 
 
+@pytest.mark.parametrize("text", ["-" * 50_000 + "1", "int" + " | None" * 5000, r"\ud800", "[("])
+def test_an_annotation_in_quotes_that_can_not_be_parsed_tells_no_type(text):
+    program = Program.of(f'def f(a: "{text}", b: str):\n    return b\n')
+    assert names(program, 2, 11) == ["b", "a"]
+
+
 def test_annotations_are_no_slots():
     source = "T = U = max()\ndef f(a: T) -> U:\n    b: T = a\n    return T\n"
     places = [(use.token.line, use.token.column) for use in Program.of(source).uses]
@@ -112,6 +120,18 @@ def test_annotations_are_no_slots():
 def slot_record(source, line, column, distance=DISTANCE):
     program = Program.of(source)
     return program.record(use_at(program, line, column), "f.py", distance)
+
+
+@pytest.mark.parametrize("is_enabled", [True, False])
+def test_a_record_leaves_the_garbage_collector_as_it_was(is_enabled, monkeypatch):
+    monkeypatch.setattr(python_graph, "cut_record", lambda *_: {"enabled": gc.isenabled()})
+    gc.enable() if is_enabled else gc.disable()
+    try:
+        record = slot_record("def f(x, y):\n    return g(x, y)\n", 2, 13)
+        assert gc.isenabled() == is_enabled
+    finally:
+        gc.enable()
+    assert not record["enabled"]
 
 
 def labelled(record, kind):

@@ -1,5 +1,8 @@
 """VarMisuse: network, stream, scores, baselines and the benchmark, on made-up programs."""
 
+import threading
+import time
+import weakref
 from dataclasses import replace
 
 import numpy as np
@@ -200,6 +203,40 @@ def test_an_epoch_has_each_graph_once_in_whatever_order(problem):
     assert marks(problem.graphs("train", seed=3)) == marks(problem.graphs("train")) == expected
     shuffled = [graph.num_nodes for graph in problem.graphs("train", seed=3)]
     assert shuffled != [graph.num_nodes for graph in problem.graphs("train")]
+
+
+class Chunks:
+    """Pretends to read chunks of one graph each, and knows which graphs are in memory."""
+
+    def __init__(self, monkeypatch, count):
+        monkeypatch.setattr(stream, "WINDOW", 2)
+        monkeypatch.setattr(stream, "read_chunk", self.read)
+        self.problem = stream.ProgramProblem({"train": list(range(count))}, "csharp")
+        self.graphs, self.num_read = weakref.WeakSet(), 0
+
+    def read(self, path, language):
+        self.num_read += 1
+        graph = replace(graphs(1)[0])
+        self.graphs.add(graph)
+        return [graph]
+
+
+def test_a_slow_reader_has_at_most_three_windows_in_memory(monkeypatch):
+    chunks, most = Chunks(monkeypatch, 16), 0
+    for _ in chunks.problem.graphs("train", seed=0):
+        time.sleep(0.01)  # time to read ahead
+        most = max(most, len(chunks.graphs))
+    assert chunks.num_read == 16
+    assert 2 < most <= 3 * 2
+
+
+def test_a_stream_that_is_closed_reads_no_further(monkeypatch):
+    chunks = Chunks(monkeypatch, 100)
+    some = chunks.problem.graphs("train")
+    next(some)
+    some.close()
+    assert chunks.num_read <= 3 * 2
+    assert not [each for each in threading.enumerate() if each.name.startswith("dynagat")]
 
 
 def test_epochs_follow_the_generator_so_that_training_resumes(problem):

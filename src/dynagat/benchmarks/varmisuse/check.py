@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
@@ -14,7 +15,13 @@ from dynagat.benchmarks.varmisuse.findings import (
 )
 from dynagat.benchmarks.varmisuse.model import VariableModel
 from dynagat.benchmarks.varmisuse.scoring import ScoredUse, score_uses
-from dynagat.data.programs.python_source import NO_USE, SkippedFile, program_of, read_source
+from dynagat.data.programs.python_source import (
+    MANY_BRANCHES,
+    NO_USE,
+    SkippedFile,
+    program_of,
+    read_source,
+)
 from dynagat.data.programs.sources import python_files
 
 
@@ -29,7 +36,8 @@ def check(
 
     A use is reported if one of the other variables that could stand there is more probable than the
     present one, and its probability is at least the threshold. The files are parsed and never
-    executed. Those that can't be used are named in `skipped` of the result, by the reason.
+    executed. Those that can't be used are named in `skipped` of the result, by the reason. Of a
+    file with too many branches, only the first uses are checked; `left_out` counts the others.
 
     Args:
         paths: files, and folders that are searched for `*.py`.
@@ -40,18 +48,22 @@ def check(
     check_threshold(threshold)
     findings: list[tuple[float, Finding]] = []
     skipped: dict[str, list[str]] = {}
+    left_out: Counter[str] = Counter()
     files = uses = 0
     for path in _files(paths):
         name, before = os.fsencode(path).decode("utf-8", "replace"), uses
+        cut_off = left_out[MANY_BRANCHES]
         try:
-            for use in score_uses(program_of(read_source(path)), model):
+            for use in score_uses(program_of(read_source(path)), model, left_out):
                 uses += 1
                 if use.is_doubtful(threshold):
                     findings.append((-use.certainty, _finding(name, use)))
                 tell(files, uses)
+            files += uses > before
+            if left_out[MANY_BRANCHES] > cut_off:
+                raise SkippedFile(MANY_BRANCHES)
             if uses == before:
                 raise SkippedFile(NO_USE)
-            files += 1
         except SkippedFile as reason:
             skipped.setdefault(str(reason), []).append(name)
         tell(files, uses)
@@ -62,6 +74,7 @@ def check(
         threshold,
         files,
         uses,
+        dict(+left_out),  # without zeros
         tuple(finding for _, finding in findings),
         {reason: tuple(names) for reason, names in sorted(skipped.items())},
     )

@@ -37,7 +37,8 @@ class CheckReport:
     model: str  # title of the run
     threshold: float
     files: int  # with at least one use that another variable could replace
-    uses: int
+    uses: int  # that were scored
+    left_out: Mapping[str, int]  # uses that were not, although there are others, by the reason
     findings: tuple[Finding, ...]
     skipped: Mapping[str, tuple[str, ...]]  # files by the reason
 
@@ -51,10 +52,13 @@ class CheckReport:
     @property
     def summary(self) -> str:
         files = "1 file" if self.files == 1 else f"{self.files:,} files"
+        left_out = "".join(
+            f" Uses left out: {count:,} ({reason})." for reason, count in self.left_out.items()
+        )
         return (
             f"The network would replace {len(self.findings):,} of {self.uses:,} uses of variables "
             f"in {files}: another variable is more probable, with a probability of at least "
-            f"{self.threshold:g} (run {self.run[:8]}: {self.model})."
+            f"{self.threshold:g} (run {self.run[:8]}: {self.model}).{left_out}"
         )
 
 

@@ -16,7 +16,7 @@ from dynagat.benchmarks.varmisuse.injection import Injection, inject
 from dynagat.benchmarks.varmisuse.measured import Alarms, MeasuredFile, Measurement
 from dynagat.benchmarks.varmisuse.model import LANGUAGE, VariableModel
 from dynagat.benchmarks.varmisuse.scoring import ScoredUse, score_uses
-from dynagat.data.programs.python_source import SkippedFile, read_source
+from dynagat.data.programs.python_source import MANY_BRANCHES, SkippedFile, read_source, skipping
 from dynagat.data.programs.sources import find_sources, python_projects
 from dynagat.data.programs.stored import UNSEEN, ProgramSet, open_programs
 from dynagat.data.programs.summary import read_chunk
@@ -131,11 +131,14 @@ def _outcome(
 ) -> _Outcome:
     if path is None:
         raise SkippedFile("not in PATH any more")
-    injection = inject(read_source(path), seed)
+    with skipping():
+        injection = inject(read_source(path), seed)
     if max_uses is not None and len(injection.program.uses) > max_uses:
         raise SkippedFile(f"with more than {max_uses:,} uses of variables")
     uses = list(score_uses(injection.program, model))
-    (injected,) = (use for use in uses if _is_injected(use, injection))
+    injected = next((use for use in uses if _is_injected(use, injection)), None)
+    if injected is None:
+        raise SkippedFile(MANY_BRANCHES)
     others = [use for use in uses if use is not injected]
     file = MeasuredFile(
         name,

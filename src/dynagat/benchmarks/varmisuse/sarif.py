@@ -65,6 +65,7 @@ def _driver(report: CheckReport) -> dict[str, Any]:
             "threshold": report.threshold,
             "files": report.files,
             "uses": report.uses,
+            "leftOut": dict(report.left_out),
         },
     }
 

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 from dynagat.benchmarks.varmisuse.model import LANGUAGE, VariableModel
 from dynagat.data.programs.evaluation import Use
 from dynagat.data.programs.python_graph import Program
+from dynagat.data.programs.python_source import MANY_BRANCHES
 from dynagat.data.programs.records import ProgramGraph, read_record
+from dynagat.data.programs.slots import is_left_out
+from dynagat.data.programs.syntax import ProgramError
+
+FAR = "the variable is not among the five candidates"
 
 
 @dataclass(frozen=True)
@@ -41,13 +47,27 @@ class ScoredUse:
         return self.certainty > 0 and self.suggested_probability >= threshold
 
 
-def score_uses(program: Program, model: VariableModel) -> Iterator[ScoredUse]:
-    """Every use that another variable could replace, in the order of the text."""
+def score_uses(
+    program: Program, model: VariableModel, left_out: Counter[str] | None = None
+) -> Iterator[ScoredUse]:
+    """Every use that another variable could replace, in the order of the text.
+
+    Uses that are not scored, although there are other variables, are counted in `left_out`: those
+    of a variable that is no candidate (FAR), and the last ones of a program with too many branches
+    (MANY_BRANCHES).
+    """
     slots: list[tuple[Use, list[str]]] = []
+    counts: Counter[str] = Counter() if left_out is None else left_out
 
     def graphs() -> Iterator[ProgramGraph]:
-        for use in program.uses:
-            record = program.record(use, "", model.distance)
+        for number, use in enumerate(program.uses):
+            try:
+                record = program.record(use, "", model.distance)
+                if record is None and is_left_out(use, program.flow):
+                    counts[FAR] += 1
+            except ProgramError:
+                counts[MANY_BRANCHES] += len(program.uses) - number
+                return
             if record is not None:
                 slots.append((use, _names(record)))
                 yield read_record(record, LANGUAGE)

@@ -47,11 +47,16 @@ def read_lines(path: Path, language: str) -> Iterator[ProgramGraph]:
     for number, line in enumerate(read_text(path).split("\n"), 1):
         try:
             if line:
-                yield read_record(json.loads(line), language)
-        except json.JSONDecodeError as error:
-            raise ProgramError(f"{path}, line {number}: must be JSON, but {error.msg}") from None
+                yield read_record(_loaded(line), language)
         except ProgramError as error:
             raise ProgramError(f"{path}, line {number}: {error}") from None
+
+
+def _loaded(line: str) -> Any:
+    try:
+        return json.loads(line)
+    except (ValueError, RecursionError) as error:  # also of a number with thousands of digits
+        raise ProgramError(f"must be JSON, but {getattr(error, 'msg', error)}") from None
 
 
 def read_one(path: Path, number: int) -> Any:

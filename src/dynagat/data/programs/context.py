@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 import numpy as np
 
@@ -85,9 +86,10 @@ class GraphArrays:
             seen[level] = True
             yield level
             places = self._places(level)
-            reached = self.neighbours[places[~is_removed[self.edge[places]]]]
-            reached = np.concatenate([reached, added])
-            level, added = np.unique(reached[~seen[reached]]), NONE
+            is_next = np.zeros(self.num_nodes, bool)
+            is_next[self.neighbours[places[~is_removed[self.edge[places]]]]] = True
+            is_next[added] = True
+            level, added = np.flatnonzero(is_next & ~seen), NONE
 
     def _places(self, nodes: np.ndarray) -> np.ndarray:
         """Where `neighbours` lists the edges of some nodes."""
@@ -96,9 +98,12 @@ class GraphArrays:
     def edges_inside(self, inside: np.ndarray, removed: np.ndarray) -> np.ndarray:
         """The numbers of the edges between nodes that are inside, in order."""
         edges = self.edge[self._places(np.flatnonzero(inside))]
-        both = inside[self.source[edges]] & inside[self.target[edges]]
-        return np.setdiff1d(edges[both], removed)
+        is_inside = np.zeros(len(self.source), bool)
+        is_inside[edges] = inside[self.source[edges]] & inside[self.target[edges]]
+        is_inside[removed] = False
+        return np.flatnonzero(is_inside)
 
 
 def _pairs(edges: Sequence[tuple[int, int]]) -> np.ndarray:
-    return np.array(edges, np.int64).reshape(-1, 2)
+    ends = chain.from_iterable(edges)
+    return np.fromiter(ends, np.int64, 2 * len(edges)).reshape(-1, 2)

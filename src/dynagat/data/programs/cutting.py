@@ -43,14 +43,15 @@ def cut_record(
     slot, first = wiring.slot, arrays.num_nodes
     near = [end for _, *ends in wiring.added for end in ends if end < first and end != slot]
     inside = arrays.within(slot, near, distance, wiring.removed)
-    others = [each for each in np.flatnonzero(inside).tolist() if each != slot]
+    others = np.flatnonzero(inside).tolist()
+    others.remove(slot)
     order = [slot, *range(first, first + len(wiring.names)), *others]
-    texts = [SLOT, *wiring.names, *(labels[node] for node in others)]
-    kinds = [None, *wiring.types, *(types.get(node) for node in others)]
+    texts = [SLOT, *wiring.names, *map(labels.__getitem__, others)]
+    kinds = [None, *wiring.types, *map(types.get, others)]
     return {
         "ContextGraph": {
             "Edges": _numbered(arrays, order, inside, wiring),
-            "NodeLabels": {str(number): text for number, text in enumerate(texts)},
+            "NodeLabels": dict(zip(map(str, range(len(texts))), texts, strict=True)),
             "NodeTypes": {str(number): kind for number, kind in enumerate(kinds) if kind},
         },
         "SlotDummyNode": 0,

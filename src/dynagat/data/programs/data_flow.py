@@ -8,7 +8,6 @@ in the text. They are searched for backwards from u; what reaches the start of a
 
 from __future__ import annotations
 
-import math
 from bisect import bisect_left
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -20,6 +19,7 @@ from dynagat.data.programs.scopes import Variable
 from dynagat.data.programs.syntax import ProgramError
 
 MAX_STEPS = 3_000_000  # blocks visited for a program: a few seconds; usual files need thousands
+MAX_SLOT_STEPS = 50_000_000  # and for all its slots: less than a minute; few files need a tenth
 CANDIDATE = -1  # stands for the token of a variable that is put into a slot
 WRITES = {Kind.WRITE, Kind.REWRITE}
 Places = list[tuple[int, Event]]  # of one variable in one block
@@ -39,7 +39,7 @@ class DataFlow:
     blocks: list[Block]
     places: dict[Block, dict[Variable, Places]] = field(default_factory=dict)
     kept: dict[tuple[Block, Variable, bool], frozenset[int]] = field(default_factory=dict)
-    steps_left: float = MAX_STEPS
+    steps_left: int = MAX_STEPS
 
     @classmethod
     def of(cls, flow: ControlFlow) -> DataFlow:
@@ -59,9 +59,9 @@ class DataFlow:
             for variable, places in self.places[block].items():
                 variables[variable] = None
                 self._edges_inside(block, variable, places, edges)
-        self.steps_left = math.inf  # slots are few
+        self.steps_left = MAX_SLOT_STEPS
         for variable in variables:
-            edges["LastLexicalUse"] += [(u, m) for m, u in pairwise(mentions(variable))]
+            edges["LastLexicalUse"] += [(u, m) for m, u in pairwise(variable.mentions)]
         return edges
 
     def _edges_inside(
@@ -108,13 +108,11 @@ class DataFlow:
         seen, todo = set(start.before), list(start.before)
         while todo:
             block = todo.pop()
-            self.steps_left -= 1
-            if self.steps_left < 0:
-                raise ProgramError("it has too many branches")
-            places = self.places[block].get(variable, [])
+            self._step()
+            places = self.places[block].get(variable)
             if slot is not None and block is slot.block:
-                places = _with_slot(places, slot, variable)
-            last = _last(places, is_write)
+                places = _with_slot(places or [], slot, variable)
+            last = _last(places, is_write) if places else None
             if last is None and slot is None:
                 last = self.kept.get((block, variable, is_write))
             if last is not None:
@@ -129,6 +127,11 @@ class DataFlow:
             new = [each for each in block.before if each not in seen]
             seen.update(new)
             todo += new
+
+    def _step(self) -> None:
+        self.steps_left -= 1
+        if self.steps_left < 0:
+            raise ProgramError("it has too many branches")
 
     def place(self, variable: Variable, slot: Use) -> Placement:
         """Use a variable in a slot, which has the token of another one."""
@@ -164,6 +167,7 @@ class DataFlow:
         seen, todo = set(slot.block.after), list(slot.block.after)
         while todo:
             block = todo.pop()
+            self._step()
             if block not in self.places:
                 continue
             places = self.places[block].get(variable, [])
@@ -182,14 +186,9 @@ class DataFlow:
         return any(event.token == token and place > slot.place for place, event in places)
 
 
-def mentions(variable: Variable) -> list[int]:
-    """The tokens of a variable in the order of the text."""
-    return sorted(set(variable.mentions))
-
-
 def _lexical(variable: Variable, slot: int) -> tuple[Edges, Edges]:
     """The mentions around the slot: the edges with the slot, and the one that they replace."""
-    tokens = mentions(variable)
+    tokens = variable.mentions
     place = bisect_left(tokens, slot)
     before, after = tokens[max(0, place - 1) : place], tokens[place : place + 1]
     edges = [(CANDIDATE, each) for each in before] + [(each, CANDIDATE) for each in after]

@@ -27,7 +27,7 @@ from dynagat.data.programs.scopes import (
     parameters_of,
     scope_around,
 )
-from dynagat.data.programs.syntax import Syntax, Token
+from dynagat.data.programs.syntax import WITHOUT_NODE, Syntax, Token
 
 MAX_GUARDS = 8  # the innermost conditions; a long chain of `elif` would give edges without end
 
@@ -60,6 +60,9 @@ class Evaluation:
     def run(self) -> None:
         self.scope = self.scopes[self.syntax.tree]
         self.body(self.flow.body, self.syntax.tree.body)
+        for scope in self.scopes.values():
+            for variable in scope.variables.values():
+                variable.mentions = sorted(set(variable.mentions))  # bodies of functions ran last
 
     # bodies
 
@@ -462,6 +465,7 @@ EVALUATED: dict[type, Callable] = {
     **dict.fromkeys((ast.MatchAs, ast.MatchStar, ast.MatchMapping), Evaluation.pattern),
     **dict.fromkeys((ast.Import, ast.ImportFrom, ast.Constant), Evaluation.nothing),
     **dict.fromkeys((ast.Global, ast.Nonlocal, ast.Pass), Evaluation.nothing),
+    **dict.fromkeys(WITHOUT_NODE, Evaluation.nothing),
     ast.Try: Evaluation.try_block,
     ast.Name: Evaluation.name,
     ast.Assign: Evaluation.assign,

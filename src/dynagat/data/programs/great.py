@@ -56,15 +56,21 @@ class Function:
     @classmethod
     def of(cls, record: Mapping[str, Any]) -> Function:
         tokens, edges = record["source_tokens"], {name: set() for name in NAMES.values()}
-        for source, target, _, kind in record["edges"]:
-            if not (0 <= source < len(tokens) and 0 <= target < len(tokens)):
-                raise GreatError("with an edge to a token that is not there")
+        if not all(isinstance(each, str) for each in tokens):
+            raise GreatError("with a token that is no text")
+        for edge in record["edges"]:
+            if not isinstance(edge, list) or len(edge) != 4:
+                raise GreatError("with an edge that is no list of four entries")
+            source, target, _, kind = edge
+            _check(tokens, [source, target], "an edge to a token")
             name = NAMES.get(kind.removeprefix("enum_"))
             if name is not None:
                 edges[name].add((source, target))
+        places = sorted(each for each in record["repair_candidates"] if isinstance(each, int))
+        _check(tokens, places, "a repair candidate")
         mentions: dict[str, list[int]] = {}
-        for each in sorted(p for p in record["repair_candidates"] if isinstance(p, int)):
-            if tokens[each - 1] != ".":  # attributes are no variables
+        for each in places:
+            if tokens[max(0, each - 1)] != ".":  # attributes are no variables
                 mentions.setdefault(tokens[each].lstrip("*"), []).append(each)
         return cls(tokens, edges, mentions)
 
@@ -78,6 +84,12 @@ class Function:
         """Tokens of variables that come after another mention and are no writes."""
         later = [token for tokens in self.mentions.values() for token in tokens[1:]]
         return sorted(set(later) - self.writes)
+
+
+def _check(tokens: Sequence[str], places: Sequence[Any], name: str) -> None:
+    """A GreatError if one of the places is not that of a token."""
+    if not all(isinstance(each, int) and 0 <= each < len(tokens) for each in places):
+        raise GreatError(f"with {name} that is not there")
 
 
 def import_great(
@@ -130,11 +142,9 @@ def _records(file: Path) -> Iterator[dict[str, Any]]:
                 if not isinstance(record, dict) or not isinstance(record.get("edges"), list):
                     raise ValueError("it is no function of the GREAT data set")
                 yield record
-    except FileNotFoundError:
-        raise
-    except (EOFError, OSError, zlib.error) as error:
+    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
         raise ValueError(f"{file} was cut short or altered after line {number}: {error}") from None
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ValueError(f"line {max(1, number)} of {file} can't be read: {error}") from None
 
 
@@ -142,9 +152,9 @@ def _source(record: Mapping[str, Any]) -> Source:
     """The file of a function; the project is its first two folders, the owner and repository."""
     try:
         path = record["provenances"][0]["datasetProvenance"]["filepath"]
-    except (LookupError, TypeError):
-        path = "unknown/unknown"
-    return Source("/".join(path.split("/")[:2]), path, Path())
+        return Source("/".join(path.split("/")[:2]), path, Path())
+    except (LookupError, TypeError, AttributeError):
+        return Source("unknown/unknown", "unknown/unknown", Path())
 
 
 def _tasks(file: Path, parts: Mapping[Source, str], seed: int) -> Iterator[Task]:
@@ -203,6 +213,8 @@ def _slot(record: Mapping[str, Any], function: Function, seed: str) -> tuple[int
         targets = [each for each in record["repair_targets"] if isinstance(each, int)]
         if not targets:
             raise GreatError("without a correct candidate")
+        _check(function.tokens, targets, "a repair target")
+        _check(function.tokens, [record["error_location"]], "an error_location")
         return record["error_location"], function.tokens[targets[0]].lstrip("*")
     reads = function.reads()
     if not reads:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from functools import lru_cache
 
 from dynagat.data.programs.scopes import Variable
 
@@ -40,10 +41,7 @@ def _annotated(node: ast.expr) -> str | None:
             name = ALIASES.get(name, name)
             return name if name in BUILT_IN else None
         case ast.Constant(value=str(text)):
-            try:
-                return _annotated(ast.parse(text, mode="eval").body)
-            except SyntaxError:
-                return None
+            return _quoted(text)
         case ast.BinOp(op=ast.BitOr(), left=left, right=right) if _is_none(left) or _is_none(right):
             return _annotated(right if _is_none(left) else left)
         case ast.Subscript(value=ast.Name(id="Optional"), slice=inner):
@@ -51,6 +49,15 @@ def _annotated(node: ast.expr) -> str | None:
         case ast.Subscript(value=outer):
             return _annotated(outer)
     return None
+
+
+@lru_cache(4096)
+def _quoted(text: str) -> str | None:
+    """The type that an annotation in quotes tells; None if it can't be parsed."""
+    try:
+        return _annotated(ast.parse(text, mode="eval").body)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
 
 
 def _literal(node: ast.expr | None) -> str | None:

@@ -88,7 +88,7 @@ def read_list(path: Path) -> list[Yield]:
             try:
                 read_record(record, LANGUAGE)
                 records.append(pack(record))
-            except ProgramError as error:
+            except (ProgramError, RecursionError) as error:
                 bad.append(
                     Yield(project, f"{path}, record {number}: {error}", skipped="bad record")
                 )
@@ -103,9 +103,10 @@ def _decode(path: Path) -> Iterator[Any]:
     while place < len(text):
         try:
             record, end = decoder.raw_decode(text, place)
-        except json.JSONDecodeError as error:
-            at = f"{path}, line {error.lineno}"
-            raise ProgramError(f"{at}: must be JSON, but {error.msg}") from None
+        except (ValueError, RecursionError) as error:
+            line = text.count("\n", 0, getattr(error, "pos", place)) + 1
+            reason = getattr(error, "msg", error)
+            raise ProgramError(f"{path}, line {line}: must be JSON, but {reason}") from None
         yield record
         place = _skip(text, end, f"{SPACE},]")
 

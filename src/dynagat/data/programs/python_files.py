@@ -9,11 +9,19 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from dynagat.data.programs.cutting import DISTANCE
 from dynagat.data.programs.importing import Report, Task, Yield, write_programs
-from dynagat.data.programs.layout import PARTS, pack
-from dynagat.data.programs.python_source import NO_USE, SkippedFile, program_of, read_source
+from dynagat.data.programs.layout import PARTS, Packed, pack
+from dynagat.data.programs.python_graph import uncollected
+from dynagat.data.programs.python_source import (
+    NO_USE,
+    SkippedFile,
+    program_of,
+    read_source,
+    skipping,
+)
 from dynagat.data.programs.sources import (
     Source,
     find_sources,
@@ -129,30 +137,35 @@ def read_files(batch: Batch) -> list[Yield]:
 @contextmanager
 def _collected_once() -> Iterator[None]:
     """Collect garbage at the end only, and only what is new: syntax trees have many objects."""
-    was_enabled = gc.isenabled()
-    gc.disable()
-    gc.freeze()
-    try:
-        yield
-    finally:
-        gc.collect()
-        gc.unfreeze()
-        if was_enabled:
-            gc.enable()
+    with uncollected():
+        gc.freeze()
+        try:
+            yield
+        finally:
+            gc.collect()
+            gc.unfreeze()
 
 
 def _read(source: Source, batch: Batch) -> Yield:
+    packed: list[Packed] = []
+    reason = NO_USE
     try:
-        program = program_of(read_source(source.path))
-    except SkippedFile as reason:
-        return Yield(source.project, source.name, skipped=str(reason))
+        for record in _records(source, batch):
+            packed.append(pack(record))
+            if len(packed) == batch.slots_per_file:
+                break
+    except SkippedFile as skipped:
+        reason = str(skipped)
+    return Yield(source.project, source.name, tuple(packed), None if packed else reason)
+
+
+def _records(source: Source, batch: Batch) -> Iterator[dict[str, Any]]:
+    """Of the uses in random order; a SkippedFile error if the file can't be used."""
+    program = program_of(read_source(source.path))
     uses = list(program.uses)
     random.Random(f"{batch.seed} {source.project} {source.name}").shuffle(uses)
-    records = (program.record(use, source.name, batch.distance) for use in uses)
-    packed = []
-    for record in records:
-        packed += [pack(record)] if record is not None else []
-        if len(packed) == batch.slots_per_file:
-            break
-    reason = None if packed else NO_USE
-    return Yield(source.project, source.name, tuple(packed), reason)
+    for use in uses:
+        with skipping():
+            record = program.record(use, source.name, batch.distance)
+        if record is not None:
+            yield record

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import gc
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,6 +23,18 @@ from dynagat.data.programs.syntax import ProgramError, Syntax, read_syntax
 # The edges of the slot's token that tell which variable is there, or that the original leaves out.
 FLOW = ("LastUse", "LastWrite", "LastLexicalUse")
 OF_VARIABLE = (*FLOW, "GuardedBy", "GuardedByNegation")
+
+
+@contextmanager
+def uncollected() -> Iterator[None]:
+    """A record has many lists, and no garbage that the collector could find among all objects."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,7 +70,8 @@ class Program:
         if len(variables) < 2 or use.variable not in variables:
             return None
         wiring = self._wiring(use, variables)
-        record = cut_record(self.arrays, self.syntax.labels, self.types, wiring, distance)
+        with uncollected():
+            record = cut_record(self.arrays, self.syntax.labels, self.types, wiring, distance)
         index = use.token.id - self.syntax.tokens[0].id
         return {"filename": filename, "slotTokenIdx": index, **record}
 

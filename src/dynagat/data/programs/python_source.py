@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from dynagat.data.programs.python_graph import Program
@@ -10,7 +12,8 @@ from dynagat.data.programs.syntax import ProgramError
 
 MAX_BYTES = 500_000  # of a file; larger ones are tables of data or generated
 NO_USE = "without a use of a variable that another could replace"
-KNOWN = ("nested too deeply", "too many branches")  # others are errors of syntax
+MANY_BRANCHES = "too many branches"
+KNOWN = ("nested too deeply", MANY_BRANCHES)  # others are errors of syntax
 
 
 class SkippedFile(ValueError):
@@ -39,8 +42,15 @@ def read_source(path: Path) -> str:
 
 def program_of(text: str) -> Program:
     """The program of a text."""
-    try:
+    with skipping():
         return Program.of(text)
+
+
+@contextmanager
+def skipping() -> Iterator[None]:
+    """A ProgramError inside becomes a SkippedFile error."""
+    try:
+        yield
     except ProgramError as error:
         known = [each for each in KNOWN if each in str(error)]
         raise SkippedFile(known[0] if known else "not valid Python") from None

@@ -70,19 +70,22 @@ class Scope:
         if name in self.elsewhere:
             home = self.elsewhere[name]
             return home.variables.get(name) if home else None
-        return next((each for each in self.visible(name)), None)
+        return next((each[name] for each in self._around() if name in each), None)
 
-    def visible(self, name: str | None = None) -> Iterator[Variable]:
+    def visible(self) -> Iterator[Variable]:
         """The variables in scope, the innermost first; those that others hide are left out."""
         seen: set[str] = set()
-        scope: Scope | None = self
+        for variables in self._around():
+            yield from (variables[name] for name in variables if name not in seen)
+            seen.update(variables)
+
+    def _around(self) -> Iterator[dict[str, Variable]]:
+        """The variables of this scope and of those around it; a class hides its own from others."""
+        yield self.variables
+        scope = self.parent
         while scope is not None:
-            if scope is self or not scope.is_class:
-                names = scope.variables if name is None else [name]
-                for each in names:
-                    if each in scope.variables and each not in seen:
-                        seen.add(each)
-                        yield scope.variables[each]
+            if not scope.is_class:
+                yield scope.variables
             scope = scope.parent
 
 

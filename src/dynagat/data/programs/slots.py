@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 
-from dynagat.data.programs.data_flow import DataFlow, mentions
+from dynagat.data.programs.data_flow import DataFlow
 from dynagat.data.programs.evaluation import Use
 from dynagat.data.programs.known_types import known_type, may_replace
 from dynagat.data.programs.layout import MAX_CANDIDATES
@@ -30,8 +30,14 @@ def candidates(use: Use, flow: DataFlow) -> list[Variable]:
     return chosen
 
 
+def is_left_out(use: Use, flow: DataFlow) -> bool:
+    """Whether there are candidates, but the variable of the slot is none of them."""
+    chosen = candidates(use, flow)
+    return bool(chosen) and use.variable not in chosen
+
+
 def _distance(variable: Variable, slot: int) -> tuple[int, int]:
     """Tokens since the last mention before the slot; variables that come later are the last."""
-    tokens = mentions(variable)
+    tokens = variable.mentions
     place = bisect_left(tokens, slot)
     return (0, slot - tokens[place - 1]) if place else (1, tokens[place])

@@ -138,7 +138,7 @@ def read_chunk(path: Path) -> Iterator[Mapping[str, Any]]:
         with gzip.open(path, "rt", encoding="utf-8") as lines:
             for line in lines:
                 yield json.loads(line)
-    except (EOFError, OSError, zlib.error, ValueError) as error:
+    except (EOFError, OSError, zlib.error, ValueError, RecursionError) as error:
         raise FolderError(f"{path} was cut short or altered: {error}") from None
 
 

@@ -14,6 +14,7 @@ import tokenize
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 LAYOUT = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT}
 LAYOUT |= {tokenize.ENCODING, tokenize.ENDMARKER}
@@ -21,15 +22,18 @@ MAX_LABEL = 100  # characters of a token that its label keeps: enough for all bu
 COLUMNS = 1 << 32  # a position is line * COLUMNS + column
 # Before Python 3.12, an f-string is one token, and the positions inside it are not reliable.
 LEAVES = () if sys.version_info >= (3, 12) else (ast.JoinedStr,)
-WITHOUT_NODE = (ast.expr_context, ast.boolop, ast.operator, ast.unaryop, ast.cmpop)
+WITHOUT_NODE = {
+    each
+    for kind in (ast.expr_context, ast.boolop, ast.operator, ast.unaryop, ast.cmpop)
+    for each in kind.__subclasses__()
+}
 
 
 class ProgramError(ValueError):
     """A text that is not a Python program which can be read."""
 
 
-@dataclass(frozen=True, eq=False)
-class Token:
+class Token(NamedTuple):
     id: int  # of its node in the graph
     text: str
     line: int  # from 1
@@ -131,10 +135,13 @@ def _inner(node: ast.AST) -> list[ast.AST]:
     inner = []
     for name in node._fields:
         value = getattr(node, name, None)
-        for each in value if isinstance(value, list) else (value,):
-            if isinstance(each, ast.AST) and not isinstance(each, WITHOUT_NODE):
-                inner.append(each)
-    return [each for each in inner if not isinstance(each, ast.arguments) or _inner(each)]
+        if isinstance(value, list):
+            inner += [each for each in value if isinstance(each, ast.AST)]
+        elif isinstance(value, ast.arguments):
+            inner += [value] if _inner(value) else []
+        elif isinstance(value, ast.AST):
+            inner.append(value)
+    return [each for each in inner if type(each) not in WITHOUT_NODE]
 
 
 def _owners(nodes: list[ast.AST], positions: list[int]) -> Iterator[int]:
