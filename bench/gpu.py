@@ -90,6 +90,19 @@ def compile_all(
 
 def _pass(mechanism: str, heads: int, channels: int, dtype: torch.dtype, *, has_all: bool) -> None:
     """Call forward and backward on a tiny graph, for their launches."""
+    inputs = tiny_call(mechanism, heads, channels, dtype, has_all=has_all)
+    attention.forward(inputs, has_all)
+    dout = torch.zeros(4, heads, channels, dtype=dtype)
+    dweights = torch.zeros(4, heads) if has_all else None
+    attention.backward(
+        inputs, torch.zeros(State.size(inputs, has_all)), dout, dweights, wants_dedge=has_all
+    )
+
+
+def tiny_call(
+    mechanism: str, heads: int, channels: int, dtype: torch.dtype, *, has_all: bool
+) -> AttentionInputs:
+    """Zeros for 4 nodes and 4 edges, without options or with all of them."""
     relations = 2 if has_all else 1
     index = torch.tensor([0, 1, 2, 3])
     relation = index % 2 if has_all else None
@@ -101,19 +114,13 @@ def _pass(mechanism: str, heads: int, channels: int, dtype: torch.dtype, *, has_
     table = torch.zeros(rows, *row, dtype=torch.float32 if is_gat else dtype)
     value = torch.zeros(rows, heads, channels, dtype=dtype)
     a = torch.zeros(relations, heads, channels) if mechanism == "gatv2" else None
-    inputs = AttentionInputs(
+    return AttentionInputs(
         table, table, value if has_all or a is None else None, a,
         torch.zeros(4, 16) if has_all else None,
         torch.zeros(relations, *row, 16) if has_all else None,
         torch.tensor(1) if has_all else None,
         graph.tensors, mechanism, 4, relations, 0.2, 0.5 if has_all else 0.0,
     )  # fmt: skip
-    attention.forward(inputs, has_all)
-    dout = torch.zeros(4, heads, channels, dtype=dtype)
-    dweights = torch.zeros(4, heads) if has_all else None
-    attention.backward(
-        inputs, torch.zeros(State.size(inputs, has_all)), dout, dweights, wants_dedge=has_all
-    )
 
 
 def _compile(
