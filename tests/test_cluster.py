@@ -20,10 +20,11 @@ from dynagat.experiment.storage import opened
 from dynagat.training import Schedule
 from tests.groups import in_group
 from tests.kills import SlowTask, result
+from tests.listeners import TABLES, listeners
 from tests.node_graphs import tiny
 from tests.toys import nodes
 
-LOOPBACK = "127.0.0.2"  # Ray replaces 127.0.0.1 by an address that other hosts can reach
+LOOPBACK = "127.0.0.1"  # with another address, even of loopback, Ray listens on all interfaces
 SETTINGS = {
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_health_check_period_ms": "1000",
@@ -45,6 +46,7 @@ class Nodes:
         self.options |= {"object_store_memory": 80 << 20}
         self.ray = RayCluster(initialize_head=True, head_node_args={**self.options, **options})
         self.address = self.ray.address
+        self.folder = os.environ["RAY_TMPDIR"]
 
     def add(self, **options):
         return self.ray.add_node(**{**self.options, **options})
@@ -74,6 +76,20 @@ def nodes_of_cluster():
 @pytest.fixture
 def ray_cluster(nodes_of_cluster):
     return Cluster(nodes_of_cluster.address)
+
+
+@pytest.mark.skipif(not TABLES, reason="reads the tables of Linux")
+def test_no_process_of_the_cluster_listens_to_other_machines(nodes_of_cluster, ray_cluster):
+    found = []
+
+    def look(work, message):
+        found.extend(listeners(nodes_of_cluster.folder))
+        return message
+
+    [done] = ray_cluster.run(iter([work_of(live)]), look, lambda text: None, None)
+    assert done.result == "how are you?"
+    assert {"gcs_server", "raylet"} <= {name for name, _ in found}
+    assert {address for _, address in found} == {LOOPBACK}
 
 
 def work_of(function, *arguments, graph=""):
@@ -180,16 +196,24 @@ def test_tuning_gives_the_same_trials_here_and_on_a_cluster(ray_cluster, tmp_pat
 # Several workers for a run
 
 
-def test_workers_of_a_cluster_make_a_run_together(ray_cluster, tmp_path):
+def test_workers_of_a_cluster_make_a_run_together(nodes_of_cluster, ray_cluster, tmp_path):
     task = SlowTask(neighbours=(2, 2), workers=2)
     [job] = (replace(job, benchmark=replace(job.benchmark, task=task)) for job in jobs_of(1))
     first, _ = in_group(2, lambda group: job.run(lambda here: None, group=group), tmp_path)
-    said, rounds, runner = [], [], replace(ray_cluster, size=2)
-    events = {"watch": lambda job, here: rounds.append(here.round), "say": said.append}
-    values, _ = results(tmp_path / "records.sqlite", [job], runner, **events)
+    said, rounds, found, runner = [], [], set(), replace(ray_cluster, size=2)
+
+    def watch(job, here):
+        rounds.append(here.round)
+        if here.round == 3:
+            found.update(listeners(nodes_of_cluster.folder))
+
+    values, _ = results(tmp_path / "records.sqlite", [job], runner, watch=watch, say=said.append)
     assert values == {job.key: result(first, first.weights)}
     assert rounds == [1, 2, 3, 4, 5, 6]
     assert said[0].endswith("2 nodes, 2 CPUs, 0 GPUs, 1 runs at a time")
+    # The store of torch by which Ray Train's workers find each other can't be told an address.
+    open_to_others = {name for name, address in found if address != LOOPBACK}
+    assert open_to_others <= {"ray::RayTrainWorker"[:15]}
 
 
 def test_what_ended_workers_that_make_a_run_together_is_found(ray_cluster):
