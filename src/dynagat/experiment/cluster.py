@@ -21,7 +21,7 @@ from dynagat.experiment.cluster_group import Task, work_in_group
 from dynagat.experiment.distributed import WorkerLost, check_kind
 from dynagat.experiment.environment import versions
 from dynagat.experiment.hosts import Host, copy_graph, describe_host, graph_on_host
-from dynagat.experiment.ray_connection import check_address, connected
+from dynagat.experiment.ray_connection import check_address, connected, one_line
 from dynagat.experiment.runner import (
     ATTEMPTS,
     Contact,
@@ -294,8 +294,7 @@ class _Session(ExitStack):
             except errors.RayTaskError as error:
                 raise WorkerError(f"node {name} can't run dynagat: {error.cause}") from None
             except errors.RayError as error:
-                why = str(error).strip().splitlines()[0]
-                raise WorkerError(f"node {name} does not start workers: {why}") from None
+                raise WorkerError(f"node {name} does not start workers: {one_line(error)}") from None
         return hosts
 
     def _on(self, node: str) -> Any:
