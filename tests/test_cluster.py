@@ -166,6 +166,22 @@ def test_a_node_that_leaves_in_the_middle_loses_no_run_and_repeats_none(
         assert list(run_lacking(jobs, store, ray_cluster)) == []
 
 
+def test_work_for_which_no_node_is_left_is_given_up(nodes_of_cluster, ray_cluster, monkeypatch):
+    monkeypatch.setattr(cluster, "ROOM_SECONDS", 2)
+    added = nodes_of_cluster.add(num_cpus=2)
+    runner = replace(ray_cluster, cpus=2)  # only on that node
+
+    def leave(work, message):
+        nodes_of_cluster.remove(added)
+
+    with pytest.raises(WorkerError) as error:
+        list(runner.run(iter([work_of(live)]), leave, lambda text: None, None))
+    assert str(error.value) == (
+        "the nodes of the cluster have not had the resources for a run (--cpus-per-run 2) for "
+        "2 seconds; finished work is stored, and the same command runs what is missing"
+    )
+
+
 def test_a_driver_that_was_stopped_continues(ray_cluster, tmp_path):
     [job], told = jobs_of(1, rounds=12), []
 
