@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from dynagat.comparison import compare
 from dynagat.data.store import open_graph
 from dynagat.experiment import Cluster, Job, Store, Study, Tuning, cluster, run_lacking, tune
 from dynagat.experiment.cluster_group import cause_of
@@ -18,7 +19,7 @@ from dynagat.experiment.ray_connection import connected
 from dynagat.experiment.runner import Work, WorkerError
 from dynagat.experiment.storage import opened
 from dynagat.training import Schedule
-from tests.groups import in_group
+from tests.groups import FragileTask, in_group
 from tests.kills import SlowTask, result
 from tests.listeners import TABLES, listeners
 from tests.node_graphs import tiny
@@ -56,7 +57,20 @@ class Nodes:
 
 
 @pytest.fixture(scope="module")
-def nodes_of_cluster():
+def run_of_two(tmp_path_factory):
+    """A run that two workers make, what it gives, and the folder that lets one of them be killed.
+
+    It is made before the cluster starts: a fork may block the threads of a connection.
+    """
+    folder = tmp_path_factory.mktemp("group")
+    task = FragileTask(neighbours=(2, 2), workers=2, folder=str(folder / "fragile"))
+    [job] = (replace(job, benchmark=replace(job.benchmark, task=task)) for job in jobs_of(1))
+    first, _ = in_group(2, lambda group: job.run(lambda here: None, group=group), folder)
+    return job, result(first, first.weights), Path(task.folder)
+
+
+@pytest.fixture(scope="module")
+def nodes_of_cluster(run_of_two):
     """A head and one more node, with a cache folder of their own."""
     home, before = Path.home() / ".ray", dict(os.environ)
     was_there = home.exists()
@@ -212,21 +226,30 @@ def test_tuning_gives_the_same_trials_here_and_on_a_cluster(ray_cluster, tmp_pat
 # Several workers for a run
 
 
-def test_workers_of_a_cluster_make_a_run_together(nodes_of_cluster, ray_cluster, tmp_path):
-    task = SlowTask(neighbours=(2, 2), workers=2)
-    [job] = (replace(job, benchmark=replace(job.benchmark, task=task)) for job in jobs_of(1))
-    first, _ = in_group(2, lambda group: job.run(lambda here: None, group=group), tmp_path)
-    said, rounds, found, runner = [], [], set(), replace(ray_cluster, size=2)
+def test_workers_of_a_cluster_make_a_run_together_also_if_one_is_killed(
+    nodes_of_cluster, ray_cluster, run_of_two, tmp_path
+):
+    job, undisturbed, folder = run_of_two
+    said, told, rounds, found = [], [], [], set()
 
     def watch(job, here):
         rounds.append(here.round)
         if here.round == 3:
             found.update(listeners(nodes_of_cluster.folder))
 
-    values, _ = results(tmp_path / "records.sqlite", [job], runner, watch=watch, say=said.append)
-    assert values == {job.key: result(first, first.weights)}
-    assert rounds == [1, 2, 3, 4, 5, 6]
+    folder.mkdir()
+    events = {"watch": watch, "say": said.append, "tell": lambda *texts: told.append(texts[1])}
+    path = tmp_path / "records.sqlite"
+    values, [record] = results(path, [job], replace(ray_cluster, size=2), **events)
+    assert values == {job.key: undisturbed}
+    assert rounds == [1, 2, 3, 4, *range(1, 7)]  # those of the checkpoint again
+    assert record.attempts == 2
+    assert told == ["continues after round 4"]
     assert said[0].endswith("2 nodes, 2 CPUs, 0 GPUs, 1 runs at a time")
+    assert said[1].endswith(
+        "its worker was lost (worker 1 was killed, perhaps because memory ran out); "
+        "it is started again"
+    )
     # The store of torch by which Ray Train's workers find each other can't be told an address.
     open_to_others = {name for name, address in found if address != LOOPBACK}
     assert open_to_others <= {"ray::RayTrainWorker"[:15]}
@@ -271,6 +294,32 @@ def test_a_graph_that_nodes_lack_is_copied_to_them_once(ray_cluster, tmp_path, m
     tiny("own", source="another").save(replace=True)
     with pytest.raises(ValueError, match=f"^node {LOOPBACK} has another graph {graph.name} than"):
         run_work(ray_cluster, work)
+
+
+class Hidden(type(Path())):
+    """A path that other processes can't follow; `resolve` would find what they can."""
+
+    def resolve(self, strict=False):
+        return self
+
+
+def test_a_comparison_copies_its_graph_to_nodes_that_lack_it(
+    ray_cluster, threads, tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    threads(1)
+    stored = tiny("own").save(tmp_path / "graph")
+    hidden = replace(stored, folder=Hidden("/proc/self/cwd/graph"))
+    said, settings = [], ["max_rounds=3", "dim=8", "heads=2", "layers=2"]
+
+    def run(jobs, store, workers):
+        list(run_lacking(jobs, store, workers, say=said.append))
+
+    options = {"mechanisms": ["gat"], "seeds": [0], "settings": settings}
+    [there] = compare(hidden, workers=ray_cluster, run=run, **options).records
+    [here] = compare(hidden, **options).records
+    assert any(each.startswith("/proc/self/cwd/graph is copied to") for each in said)
+    assert there.metrics == here.metrics
 
 
 # Trouble
