@@ -6,6 +6,7 @@ compiles the kernel for a target and keeps what the compiler says.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import re
@@ -176,6 +177,7 @@ def _nvidia_usage(cubin: bytes) -> tuple[int, int]:
 # The table and its page
 
 KERNELS = ("attend_kernel", "by_query_kernel", "by_key_kernel")  # the ones that gather rows
+SOURCES = ("backward", "edges", "forward", "segments", "tile", "tiles")  # what is compiled
 JSON = ROOT / "docs" / "gpu.json"
 TEMPLATE = Path(__file__).with_name("gpu.md")
 
@@ -187,18 +189,27 @@ def jobs() -> Iterator[tuple[str, str, tuple[int, int], torch.dtype, str]]:
 
 
 def compile_table(path: Path, processes: int) -> list[Compiled]:
-    """Every kernel of every job; those in the file, from this Triton, are not compiled again."""
+    """Every kernel of every job; those in the file are not compiled again, if they are the same
+    kernels under the same Triton."""
     known = json.loads(path.read_text()) if path.exists() else {}
-    found = known.get("kernels", []) if known.get("triton") == triton.__version__ else []
+    about = {"triton": triton.__version__, "sources": hash_of_sources()}
+    is_same = all(known.get(name) == value for name, value in about.items())
+    found = known.get("kernels", []) if is_same else []
     done = {tuple(one[:6]) for one in found}
     todo = [job for job in jobs() if _name(job) not in done]
     with get_context("spawn").Pool(processes) as pool:
         for number, kernels in enumerate(pool.imap(_compile_job, todo)):
             found += [list(astuple(one)) for one in kernels]
             if number % 8 == 7 or number == len(todo) - 1:
-                path.write_text(json.dumps({"triton": triton.__version__, "kernels": found}))
+                path.write_text(json.dumps({**about, "kernels": found}))
                 print(f"{number + 1} of {len(todo)}", file=sys.stderr)
     return [Compiled(*one) for one in found]
+
+
+def hash_of_sources() -> str:
+    """Of the kernels and their table of tiles, as the committed numbers name it."""
+    files = [Path(attention.__file__).with_name(f"{name}.py") for name in SOURCES]
+    return hashlib.sha256(b"".join(each.read_bytes() for each in files)).hexdigest()
 
 
 def _name(job: tuple[Any, ...]) -> tuple[Any, ...]:
