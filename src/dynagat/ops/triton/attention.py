@@ -23,7 +23,8 @@ from dynagat.ops.triton.tiles import CUT, Tile
 MECHANISMS = ("gat", "gatv2", "dpgat")
 EDGE_TILE = {"EDGES": 16, "COLUMNS": 32, "FEATURES": 16}
 COLUMNS = 1024  # of a merged row, per program
-Rest, Result = ParamSpec("Rest"), TypeVar("Result")
+Rest = ParamSpec("Rest")
+Result = TypeVar("Result")
 
 
 class Call:
