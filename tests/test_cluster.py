@@ -65,7 +65,9 @@ def run_of_two(tmp_path_factory):
     folder = tmp_path_factory.mktemp("group")
     task = FragileTask(neighbours=(2, 2), workers=2, folder=str(folder / "fragile"))
     [job] = (replace(job, benchmark=replace(job.benchmark, task=task)) for job in jobs_of(1))
-    first, _ = in_group(2, lambda group: job.run(lambda here: None, group=group), folder)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("GLOO_SOCKET_IFNAME", SETTINGS["GLOO_SOCKET_IFNAME"])
+        first, _ = in_group(2, lambda group: job.run(lambda here: None, group=group), folder)
     return job, result(first, first.weights), Path(task.folder)
 
 
