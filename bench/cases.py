@@ -22,6 +22,7 @@ from bench.synthetic_programs import Programs
 SHAPES = ((8, 32), (8, 8), (1, 64), (1, 256))  # H, C
 # Fields of Case that older records lack: they are left out of a description at their default.
 ADDED_LATER = ("batch_size", "pass_seeds", "string_ids", "benchmark", "dropout", "device")
+ADDED_LATER += ("num_runs",)
 ALL = ("pyg", "compiled", "dgl", "dynagat")
 
 
@@ -61,6 +62,7 @@ class Case:
     benchmark: str = ""  # training, links: the benchmark whose network, sampler and task are used
     dropout: float = 0.0  # first five minutes: of features and of attention weights
     device: str = ""  # gpu: where the layers are; "": the CPU
+    num_runs: int = 0  # sweep
 
     def describe(self) -> dict[str, Any]:
         """As read back from JSON; equal descriptions mean the same case."""
@@ -99,6 +101,7 @@ class Sizes:
     programs: Programs
     large_graph: LargeGraph  # of the group "larger-than-memory"
     planned: Products  # a part of ogbn-products
+    num_runs: int  # of the group "sweep"
     compiled: tuple[str, ...]  # names of the cases that measure compiled PyG; "*": all
     huge_pages: tuple[bool, ...]
     effort: Effort
@@ -147,6 +150,7 @@ FULL = Sizes(
     programs=Programs(),
     large_graph=LargeGraph(),
     planned=Products(612_257, 30_929_570),
+    num_runs=120,
     compiled=("*",),
     huge_pages=(False, True),
     effort=Effort(),
@@ -174,6 +178,7 @@ QUICK = Sizes(
     programs=Programs(4, tokens=200, inner=200, names=80),
     large_graph=LargeGraph(200_000, 1_000_000),
     planned=Products(40_000, 2_000_000),
+    num_runs=0,
     compiled=("cora-gatv2-dropout",),
     huge_pages=(False,),
     effort=Effort(seconds=1.0, fewest=3, most=5, first_step=100.0),
@@ -230,6 +235,7 @@ def make_cases(sizes: Sizes) -> list[Case]:
         *_program_cases(sizes),
         *_large_cases(sizes),
         *_plan_cases(sizes),
+        *_sweep_cases(sizes),
     ]
     compiled = [case.name for case in cases if "*" in sizes.compiled or case.name in sizes.compiled]
     return [replace(case, compiles=case.name in compiled) for case in cases]
@@ -368,3 +374,10 @@ def _plan_cases(sizes: Sizes) -> list[Case]:
         Case(name=f"plan-{mechanism}", mechanism=mechanism, contenders=("dynagat",), **settings)
         for mechanism in ("gatv2", "gat")
     ]
+
+
+def _sweep_cases(sizes: Sizes) -> list[Case]:
+    settings = {"group": "sweep", "graph": Dictionaries(32_000, k=5)}
+    settings |= {"contenders": ("--workers 1", "--workers 2", "--ray, 2 CPUs")}
+    settings |= {"benchmark": "dictionary-lookup", "num_runs": sizes.num_runs}
+    return [Case(name="sweep", **settings)] if sizes.num_runs else []

@@ -110,6 +110,7 @@ SAMPLING = Lowest(
 IMPORTERS = ("dynagat", "dynagat, to a folder")
 IMPORT_SECONDS = Highest("time", IMPORTERS, "seconds")
 IMPORT_MEMORY = Highest("peak memory / size of the arrays", IMPORTERS, "peak over arrays")
+PLAN = Ratio("predicted / measured epoch", "plan", "dynagat", "epoch")
 GEMM = Ratio("products / product of large matrices", "dynagat", "machine", "flops")
 LINK_TIME = Ratio("time, PyG eager / dynagat", "pyg", "dynagat", "step")
 LINK_MEMORY = Ratio("peak memory, PyG eager / dynagat", "pyg", "dynagat", "memory")
@@ -141,6 +142,8 @@ GOALS = (
     Goal("walks", WALKS, min, "≥", 1),
     Goal("import", IMPORT_SECONDS, max, "≤", 30, " s"),
     Goal("import", IMPORT_MEMORY, max, "≤", 3),
+    Goal("plan", PLAN, max, "≤", 1.5),
+    Goal("plan", PLAN, min, "≥", 0.67),
     Goal("relational", EAGER, min, "≥", 4),
     Goal("relational", EPOCH, max, "≤", 90, " s"),
     Goal("relational", GEMM, min, "≥", 0.8),

@@ -6,6 +6,7 @@ compiles the kernel for a target and keeps what the compiler says.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import re
@@ -90,6 +91,19 @@ def compile_all(
 
 def _pass(mechanism: str, heads: int, channels: int, dtype: torch.dtype, *, has_all: bool) -> None:
     """Call forward and backward on a tiny graph, for their launches."""
+    inputs = tiny_call(mechanism, heads, channels, dtype, has_all=has_all)
+    attention.forward(inputs, has_all)
+    dout = torch.zeros(4, heads, channels, dtype=dtype)
+    dweights = torch.zeros(4, heads) if has_all else None
+    attention.backward(
+        inputs, torch.zeros(State.size(inputs, has_all)), dout, dweights, wants_dedge=has_all
+    )
+
+
+def tiny_call(
+    mechanism: str, heads: int, channels: int, dtype: torch.dtype, *, has_all: bool
+) -> AttentionInputs:
+    """Zeros for 4 nodes and 4 edges, without options or with all of them."""
     relations = 2 if has_all else 1
     index = torch.tensor([0, 1, 2, 3])
     relation = index % 2 if has_all else None
@@ -101,19 +115,13 @@ def _pass(mechanism: str, heads: int, channels: int, dtype: torch.dtype, *, has_
     table = torch.zeros(rows, *row, dtype=torch.float32 if is_gat else dtype)
     value = torch.zeros(rows, heads, channels, dtype=dtype)
     a = torch.zeros(relations, heads, channels) if mechanism == "gatv2" else None
-    inputs = AttentionInputs(
+    return AttentionInputs(
         table, table, value if has_all or a is None else None, a,
         torch.zeros(4, 16) if has_all else None,
         torch.zeros(relations, *row, 16) if has_all else None,
         torch.tensor(1) if has_all else None,
         graph.tensors, mechanism, 4, relations, 0.2, 0.5 if has_all else 0.0,
     )  # fmt: skip
-    attention.forward(inputs, has_all)
-    dout = torch.zeros(4, heads, channels, dtype=dtype)
-    dweights = torch.zeros(4, heads) if has_all else None
-    attention.backward(
-        inputs, torch.zeros(State.size(inputs, has_all)), dout, dweights, wants_dedge=has_all
-    )
 
 
 def _compile(
@@ -169,6 +177,7 @@ def _nvidia_usage(cubin: bytes) -> tuple[int, int]:
 # The table and its page
 
 KERNELS = ("attend_kernel", "by_query_kernel", "by_key_kernel")  # the ones that gather rows
+SOURCES = ("backward", "edges", "forward", "segments", "tile", "tiles")  # what is compiled
 JSON = ROOT / "docs" / "gpu.json"
 TEMPLATE = Path(__file__).with_name("gpu.md")
 
@@ -180,18 +189,27 @@ def jobs() -> Iterator[tuple[str, str, tuple[int, int], torch.dtype, str]]:
 
 
 def compile_table(path: Path, processes: int) -> list[Compiled]:
-    """Every kernel of every job; those in the file, from this Triton, are not compiled again."""
+    """Every kernel of every job; those in the file are not compiled again, if they are the same
+    kernels under the same Triton."""
     known = json.loads(path.read_text()) if path.exists() else {}
-    found = known.get("kernels", []) if known.get("triton") == triton.__version__ else []
+    about = {"triton": triton.__version__, "sources": hash_of_sources()}
+    is_same = all(known.get(name) == value for name, value in about.items())
+    found = known.get("kernels", []) if is_same else []
     done = {tuple(one[:6]) for one in found}
     todo = [job for job in jobs() if _name(job) not in done]
     with get_context("spawn").Pool(processes) as pool:
         for number, kernels in enumerate(pool.imap(_compile_job, todo)):
             found += [list(astuple(one)) for one in kernels]
             if number % 8 == 7 or number == len(todo) - 1:
-                path.write_text(json.dumps({"triton": triton.__version__, "kernels": found}))
+                path.write_text(json.dumps({**about, "kernels": found}))
                 print(f"{number + 1} of {len(todo)}", file=sys.stderr)
     return [Compiled(*one) for one in found]
+
+
+def hash_of_sources() -> str:
+    """Of the kernels and their table of tiles, as the committed numbers name it."""
+    files = [Path(attention.__file__).with_name(f"{name}.py") for name in SOURCES]
+    return hashlib.sha256(b"".join(each.read_bytes() for each in files)).hexdigest()
 
 
 def _name(job: tuple[Any, ...]) -> tuple[Any, ...]:

@@ -37,6 +37,7 @@ from bench.sampling import (
     seeds_of,
     start_sampler,
 )
+from bench.sweep import measure_sweep
 from bench.training import measure_training
 from bench.trials import Trial, alternation, repetitions, seconds_of, time_trials
 from bench.workers import measure_workers
@@ -239,6 +240,7 @@ MEASURES: Mapping[str, Callable[[Case], Iterator[Record]]] = {
     "larger-than-memory": measure_large,
     "plan": measure_plan,
     "ddp": measure_workers,
+    "sweep": measure_sweep,
     "relational": measure_molecules,
     "links": measure_links,
     "sampled links": measure_links,

@@ -44,6 +44,7 @@ from bench.tables import (
     relational,
     sampling,
     streamed,
+    sweep,
     times,
     training,
     walks,
@@ -417,6 +418,15 @@ SECTIONS = (
         "ratio is to one process with one thread. The evaluation computes the outputs of all nodes "
         "with all neighbours.",
         workers,
+    ),
+    Section(
+        "sweep",
+        "Runs per hour of a sweep",
+        "Short runs of DictionaryLookup with 5 keys, of about half a second each, by the code of "
+        "`dynagat run`: one after the other in a process with all cores, in two worker processes, "
+        "and as tasks of a Ray cluster with two CPUs on this machine. The start of the workers is "
+        "included, that of the cluster is not.",
+        sweep,
     ),
     Section(
         "relational",

@@ -30,6 +30,7 @@ OWN_PROCESSES = (
     "programs",
     "larger-than-memory",
     "plan",
+    "sweep",
 )  # groups that start their own processes
 
 
@@ -121,7 +122,7 @@ def compiler_cache() -> Iterator[None]:
 
 def headline(entry: Entry) -> str:
     """The medians of a case, as one line of progress."""
-    quantities = ("step", "epoch", "attention", "build", "memory", "edge", "seconds")
+    quantities = ("step", "epoch", "attention", "build", "memory", "edge", "seconds", "run")
     quantities += ("evaluation", "process memory", "anonymous memory")
     parts = []
     for record in entry.records:
@@ -137,7 +138,7 @@ def _median_text(record: Record) -> str:
         return f"{record.median / 1e6:.0f} MB"
     if record.quantity == "edge":
         return f"{1e-6 / record.median:.1f} million edges/s"
-    if record.quantity in ("seconds", "evaluation"):
+    if record.quantity in ("seconds", "evaluation", "run"):
         return f"{record.median:.1f} s"
     return f"{record.median * 1e3:.1f} ms"
 

@@ -244,6 +244,20 @@ def workers(entries: list[Entry]) -> str:
     return markdown_table(header, rows)
 
 
+def sweep(entries: list[Entry]) -> str:
+    """One row per setup; ratios are to the first one."""
+    header = ["", "runs", "runs per hour", "times --workers 1"]
+    rows = []
+    for entry in entries:
+        first, *_ = names = entry.case["contenders"]
+        for name in names:
+            seconds = entry.median(name, "run")
+            speed = MISSING if seconds is None else f"{3600 / seconds:,.0f}"
+            cells = [f"{entry.case['num_runs']}", speed, times(entry.ratio(first, name, "run"))]
+            rows.append([name, *cells])
+    return markdown_table(header, rows)
+
+
 def relational(entries: list[Entry]) -> str:
     header = ["", "PyG eager", "dynagat", "eager / ours", "epoch, s", "molecules per s"]
     header += ["edges per s", "products", "attention", "products, GFLOP/s", "large product"]

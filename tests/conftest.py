@@ -1,6 +1,7 @@
 """Shared by all tests: which marks need what, and warnings that are not ours."""
 
 import os
+import secrets
 import shutil
 
 import pytest
@@ -8,8 +9,13 @@ import torch
 
 from dynagat.native import kernels
 
-# Ray reads them when it is imported, and would write a token into the home folder.
-os.environ.update(RAY_AUTH_MODE="token", RAY_AUTH_TOKEN="0" * 32)
+# Ray reads them when it is imported, and would write a token into the home folder. The last one
+# makes it keep 127.0.0.1, as on macOS, instead of an address that other machines can reach.
+os.environ.update(
+    RAY_AUTH_MODE="token",
+    RAY_AUTH_TOKEN=secrets.token_hex(16),
+    RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER="0",
+)
 
 
 def pytest_collection_modifyitems(items):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import time
 from contextlib import suppress
 from dataclasses import replace
@@ -19,6 +20,7 @@ from bench import (
     links,
     programs,
     relational,
+    sweep,
     tables,
     training,
     workers,
@@ -317,6 +319,18 @@ def test_one_worker_and_two_sample_and_are_measured_by_the_same_steps(
         assert len(entry.find(name, "edge").values) == case.effort.most
         assert entry.median(name, "evaluation") > 0
     assert "ogbn-products, two workers, one thread each" in tables.workers([entry])
+
+
+def test_a_sweep_is_measured_where_ray_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sweep, "in_fresh_process", lambda function, *given: function(*given))
+    monkeypatch.setitem(sys.modules, "ray", None)
+    monkeypatch.setattr(os, "environ", dict(os.environ))  # set for Ray
+    names = ("--workers 1", "--ray, 2 CPUs")
+    case = tiny("sweep", benchmark="dictionary-lookup", contenders=names, num_runs=1)
+    entry = measure(case)
+    assert entry.median("--workers 1", "run") > 0
+    assert entry.find("--ray, 2 CPUs", "run").reason.startswith("ModuleNotFoundError")
+    assert "1.00×" in tables.sweep([entry])
 
 
 @pytest.mark.parametrize("name", ["ogbn-products", "ogbn-proteins"])

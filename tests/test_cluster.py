@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from dynagat.comparison import compare
 from dynagat.data.store import open_graph
 from dynagat.experiment import Cluster, Job, Store, Study, Tuning, cluster, run_lacking, tune
 from dynagat.experiment.cluster_group import cause_of
@@ -18,12 +19,13 @@ from dynagat.experiment.ray_connection import connected
 from dynagat.experiment.runner import Work, WorkerError
 from dynagat.experiment.storage import opened
 from dynagat.training import Schedule
-from tests.groups import in_group
+from tests.groups import FragileTask, in_group
 from tests.kills import SlowTask, result
+from tests.listeners import TABLES, listeners
 from tests.node_graphs import tiny
 from tests.toys import nodes
 
-LOOPBACK = "127.0.0.2"  # Ray replaces 127.0.0.1 by an address that other hosts can reach
+LOOPBACK = "127.0.0.1"  # with another address, even of loopback, Ray listens on all interfaces
 SETTINGS = {
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_health_check_period_ms": "1000",
@@ -45,6 +47,7 @@ class Nodes:
         self.options |= {"object_store_memory": 80 << 20}
         self.ray = RayCluster(initialize_head=True, head_node_args={**self.options, **options})
         self.address = self.ray.address
+        self.folder = os.environ["RAY_TMPDIR"]
 
     def add(self, **options):
         return self.ray.add_node(**{**self.options, **options})
@@ -54,7 +57,22 @@ class Nodes:
 
 
 @pytest.fixture(scope="module")
-def nodes_of_cluster():
+def run_of_two(tmp_path_factory):
+    """A run that two workers make, what it gives, and the folder that lets one of them be killed.
+
+    It is made before the cluster starts: a fork may block the threads of a connection.
+    """
+    folder = tmp_path_factory.mktemp("group")
+    task = FragileTask(neighbours=(2, 2), workers=2, folder=str(folder / "fragile"))
+    [job] = (replace(job, benchmark=replace(job.benchmark, task=task)) for job in jobs_of(1))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("GLOO_SOCKET_IFNAME", SETTINGS["GLOO_SOCKET_IFNAME"])
+        first, _ = in_group(2, lambda group: job.run(lambda here: None, group=group), folder)
+    return job, result(first, first.weights), Path(task.folder)
+
+
+@pytest.fixture(scope="module")
+def nodes_of_cluster(run_of_two):
     """A head and one more node, with a cache folder of their own."""
     home, before = Path.home() / ".ray", dict(os.environ)
     was_there = home.exists()
@@ -74,6 +92,20 @@ def nodes_of_cluster():
 @pytest.fixture
 def ray_cluster(nodes_of_cluster):
     return Cluster(nodes_of_cluster.address)
+
+
+@pytest.mark.skipif(not TABLES, reason="reads the tables of Linux")
+def test_no_process_of_the_cluster_listens_to_other_machines(nodes_of_cluster, ray_cluster):
+    found = []
+
+    def look(work, message):
+        found.extend(listeners(nodes_of_cluster.folder))
+        return message
+
+    [done] = ray_cluster.run(iter([work_of(live)]), look, lambda text: None, None)
+    assert done.result == "how are you?"
+    assert {"gcs_server", "raylet"} <= {name for name, _ in found}
+    assert {address for _, address in found} == {LOOPBACK}
 
 
 def work_of(function, *arguments, graph=""):
@@ -150,6 +182,22 @@ def test_a_node_that_leaves_in_the_middle_loses_no_run_and_repeats_none(
         assert list(run_lacking(jobs, store, ray_cluster)) == []
 
 
+def test_work_for_which_no_node_is_left_is_given_up(nodes_of_cluster, ray_cluster, monkeypatch):
+    monkeypatch.setattr(cluster, "ROOM_SECONDS", 2)
+    added = nodes_of_cluster.add(num_cpus=2)
+    runner = replace(ray_cluster, cpus=2)  # only on that node
+
+    def leave(work, message):
+        nodes_of_cluster.remove(added)
+
+    with pytest.raises(WorkerError) as error:
+        list(runner.run(iter([work_of(live)]), leave, lambda text: None, None))
+    assert str(error.value) == (
+        "the nodes of the cluster have not had the resources for a run (--cpus-per-run 2) for "
+        "2 seconds; finished work is stored, and the same command runs what is missing"
+    )
+
+
 def test_a_driver_that_was_stopped_continues(ray_cluster, tmp_path):
     [job], told = jobs_of(1, rounds=12), []
 
@@ -180,16 +228,33 @@ def test_tuning_gives_the_same_trials_here_and_on_a_cluster(ray_cluster, tmp_pat
 # Several workers for a run
 
 
-def test_workers_of_a_cluster_make_a_run_together(ray_cluster, tmp_path):
-    task = SlowTask(neighbours=(2, 2), workers=2)
-    [job] = (replace(job, benchmark=replace(job.benchmark, task=task)) for job in jobs_of(1))
-    first, _ = in_group(2, lambda group: job.run(lambda here: None, group=group), tmp_path)
-    said, rounds, runner = [], [], replace(ray_cluster, size=2)
-    events = {"watch": lambda job, here: rounds.append(here.round), "say": said.append}
-    values, _ = results(tmp_path / "records.sqlite", [job], runner, **events)
-    assert values == {job.key: result(first, first.weights)}
-    assert rounds == [1, 2, 3, 4, 5, 6]
+def test_workers_of_a_cluster_make_a_run_together_also_if_one_is_killed(
+    nodes_of_cluster, ray_cluster, run_of_two, tmp_path
+):
+    job, undisturbed, folder = run_of_two
+    said, told, rounds, found = [], [], [], set()
+
+    def watch(job, here):
+        rounds.append(here.round)
+        if here.round == 3:
+            found.update(listeners(nodes_of_cluster.folder))
+
+    folder.mkdir()
+    events = {"watch": watch, "say": said.append, "tell": lambda *texts: told.append(texts[1])}
+    path = tmp_path / "records.sqlite"
+    values, [record] = results(path, [job], replace(ray_cluster, size=2), **events)
+    assert values == {job.key: undisturbed}
+    assert rounds == [1, 2, 3, 4, *range(1, 7)]  # those of the checkpoint again
+    assert record.attempts == 2
+    assert told == ["continues after round 4"]
     assert said[0].endswith("2 nodes, 2 CPUs, 0 GPUs, 1 runs at a time")
+    assert said[1].endswith(
+        "its worker was lost (worker 1 was killed, perhaps because memory ran out); "
+        "it is started again"
+    )
+    # The store of torch by which Ray Train's workers find each other can't be told an address.
+    open_to_others = {name for name, address in found if address != LOOPBACK}
+    assert open_to_others <= {"ray::RayTrainWorker"[:15]}
 
 
 def test_what_ended_workers_that_make_a_run_together_is_found(ray_cluster):
@@ -231,6 +296,32 @@ def test_a_graph_that_nodes_lack_is_copied_to_them_once(ray_cluster, tmp_path, m
     tiny("own", source="another").save(replace=True)
     with pytest.raises(ValueError, match=f"^node {LOOPBACK} has another graph {graph.name} than"):
         run_work(ray_cluster, work)
+
+
+class Hidden(type(Path())):
+    """A path that other processes can't follow; `resolve` would find what they can."""
+
+    def resolve(self, strict=False):
+        return self
+
+
+def test_a_comparison_copies_its_graph_to_nodes_that_lack_it(
+    ray_cluster, threads, tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    threads(1)
+    stored = tiny("own").save(tmp_path / "graph")
+    hidden = replace(stored, folder=Hidden("/proc/self/cwd/graph"))
+    said, settings = [], ["max_rounds=3", "dim=8", "heads=2", "layers=2"]
+
+    def run(jobs, store, workers):
+        list(run_lacking(jobs, store, workers, say=said.append))
+
+    options = {"mechanisms": ["gat"], "seeds": [0], "settings": settings}
+    [there] = compare(hidden, workers=ray_cluster, run=run, **options).records
+    [here] = compare(hidden, **options).records
+    assert any(each.startswith("/proc/self/cwd/graph is copied to") for each in said)
+    assert there.metrics == here.metrics
 
 
 # Trouble

@@ -14,8 +14,7 @@ from typer.testing import CliRunner
 from dynagat import placement
 from dynagat.cli import app
 from dynagat.cli.workers import chosen_runner
-from dynagat.comparison import compare
-from dynagat.data.store import GraphData
+from dynagat.comparison import compare, plan
 from dynagat.experiment import (
     Cluster,
     Distributed,
@@ -439,27 +438,31 @@ def test_records_of_one_worker_keep_their_keys():
 # Comparisons
 
 
-def test_a_comparison_divides_steps_on_sampled_neighbours_only(tmp_path):
-    data: GraphData = tiny("own")
-    with pytest.raises(ValueError, match=r"^--ddp 2 divides batches of sampled neighbours, but"):
-        compare(data, workers=Distributed(2), folder=tmp_path)
+def jobs_of_comparison(folder, settings):
+    """Workers and neighbours of the runs of a comparison with --ddp 2."""
     seen = []
 
     def stop(jobs, store, workers):
         seen.extend((job.benchmark.workers, job.benchmark.task.neighbours) for job in jobs)
         raise WorkerError("stopped")
 
+    options = {"mechanisms": ["gat"], "seeds": [0], "settings": settings, "folder": folder}
     with pytest.raises(WorkerError, match=r"^stopped$"):
-        compare(
-            data,
-            mechanisms=["gat"],
-            seeds=[0],
-            settings=["neighbours=3,3", "layers=2"],
-            workers=Distributed(2),
-            folder=tmp_path,
-            run=stop,
-        )
-    assert seen == [(2, (3, 3))]
+        compare(tiny("own"), workers=Distributed(2), run=stop, **options)
+    return seen
+
+
+def test_a_comparison_divides_steps_on_sampled_neighbours_only(tmp_path):
+    with pytest.raises(ValueError, match=r"^--ddp 2 divides batches of sampled neighbours, but"):
+        compare(tiny("own"), workers=Distributed(2), folder=tmp_path)
+    assert jobs_of_comparison(tmp_path, ["neighbours=3,3", "layers=2"]) == [(2, (3, 3))]
+
+
+def test_a_comparison_samples_by_itself_if_a_step_does_not_fit_into_memory(tmp_path, monkeypatch):
+    monkeypatch.setattr(plan, "memory", lambda: plan.step_bytes(tiny("own"), 64, 2))
+    [(workers, neighbours)] = jobs_of_comparison(tmp_path, [])
+    assert workers == 2
+    assert neighbours == (plan.NUM_SAMPLED,) * 2
 
 
 # Your own training loop

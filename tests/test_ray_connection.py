@@ -3,13 +3,14 @@
 import socket
 import sys
 import threading
+from importlib.metadata import version
 
 import pytest
 from typer.testing import CliRunner
 
 from dynagat.cli import app
 from dynagat.experiment import Cluster
-from dynagat.experiment.ray_connection import connected
+from dynagat.experiment.ray_connection import _explained, connected
 from dynagat.experiment.runner import WorkerError
 
 
@@ -61,6 +62,19 @@ def test_no_cluster_on_this_machine(monkeypatch, tmp_path):
     monkeypatch.setenv("RAY_TMPDIR", str(tmp_path))
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
     assert refusal("auto").startswith("--ray auto finds no Ray cluster, or several, on this")
+
+
+def test_another_version_of_ray_is_named_with_both_versions():
+    from ray._private.utils import check_version_info
+
+    with pytest.raises(RuntimeError) as error:
+        check_version_info({"ray_version": "1.2.3", "python_version": "3.0.0"}, "node here")
+    python = ".".join(map(str, sys.version_info[:3]))
+    assert _explained(error.value, "head:6379") == (
+        "the Ray cluster at head:6379 can't be joined: Version mismatch: The cluster was started "
+        "with: Ray: 1.2.3 Python: 3.0.0 This process on node here was started with: "
+        f"Ray: {version('ray')} Python: {python}"
+    )
 
 
 def test_without_ray_the_option_says_how_to_install_it(monkeypatch):

@@ -6,7 +6,7 @@ import pytest
 
 pytest.importorskip("triton", reason="needs the extra gpu-check")
 
-from bench.gpu import DTYPES, JSON, Compiled, compile_all, jobs, render
+from bench.gpu import DTYPES, JSON, Compiled, compile_all, hash_of_sources, jobs, render
 
 QUICK = [("sm_80", "gatv2", (8, 32)), ("sm_90", "gatv2", (1, 64)), ("gfx942", "gatv2", (8, 32))]
 QUICK += [("sm_80", "gat", (8, 8)), ("sm_90", "dpgat", (1, 128))]
@@ -28,6 +28,7 @@ def test_the_page_is_computed_from_the_committed_numbers():
     known = json.loads(JSON.read_text())
     kernels = [Compiled(*one) for one in known["kernels"]]
     message = "docs/gpu.md is out of date: run `make gpu-check`"
+    assert known["sources"] == hash_of_sources(), f"a kernel has changed, and {message}"
     assert render(kernels, known["triton"]) == JSON.with_suffix(".md").read_text(), message
     assert [one for one in kernels if one.spilled] == []
     assert len(set(jobs())) == 4 * 3 * 7 * 3 * 2

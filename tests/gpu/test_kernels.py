@@ -1,5 +1,7 @@
 """Every kernel and option in Triton's interpreter, compared with the reference."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 
@@ -156,14 +158,38 @@ def test_too_many_channels_are_an_error():
         problem.run(fused)
 
 
-def test_compiled_programs_see_single_nodes():
-    problem = make_problem("gatv2", 2, 8, dtype=torch.float32)
-    targets = []
+class Layer(torch.nn.Module):
+    """The op as a module."""
+
+    def __init__(self, problem):
+        super().__init__()
+        self.problem = problem
+
+    def forward(self, *tables):
+        return replace(self.problem, tables=tables).run(fused)[0]
+
+
+def nodes_of(module):
+    return [str(node.target) for node in module.graph.nodes if "dynagat" in str(node.target)]
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+def test_compiled_programs_see_single_nodes(mechanism):
+    problem = make_problem(mechanism, 2, 8, dtype=torch.float32)
+    seen = []
 
     def note(module, _):
-        targets.extend(str(node.target) for node in module.graph.nodes)
+        seen.extend(nodes_of(module))
         return module
 
-    compiled = torch.compile(lambda: problem.run(fused)[0], backend=note, fullgraph=True)
-    torch.testing.assert_close(compiled(), problem.run(fused)[0])
-    assert sum("dynagat.attend" in target for target in targets) == 1
+    compiled = torch.compile(Layer(problem), backend=note, fullgraph=True)
+    torch.testing.assert_close(compiled(*problem.tables), problem.run(fused)[0])
+    assert seen == ["dynagat.attend.default"]
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+def test_exported_programs_see_single_nodes(mechanism):
+    problem = make_problem(mechanism, 2, 8, dtype=torch.float32)
+    program = torch.export.export(Layer(problem), tuple(problem.tables))
+    assert nodes_of(program) == ["dynagat.attend.default"]
+    torch.testing.assert_close(program.module()(*problem.tables), problem.run(fused)[0])

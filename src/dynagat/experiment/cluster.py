@@ -21,7 +21,7 @@ from dynagat.experiment.cluster_group import Task, work_in_group
 from dynagat.experiment.distributed import WorkerLost, check_kind
 from dynagat.experiment.environment import versions
 from dynagat.experiment.hosts import Host, copy_graph, describe_host, graph_on_host
-from dynagat.experiment.ray_connection import check_address, connected
+from dynagat.experiment.ray_connection import check_address, connected, one_line
 from dynagat.experiment.runner import (
     ATTEMPTS,
     Contact,
@@ -38,6 +38,7 @@ from dynagat.experiment.runner import (
 
 POLL_SECONDS = 0.1
 MESSAGE_SECONDS = 5.0  # to wait for the last messages of finished work
+ROOM_SECONDS = 60.0  # to wait for nodes with the resources for a run, after the last one has left
 
 
 @final
@@ -97,6 +98,11 @@ class Cluster(Runner):
         by_gpu = int(resources.get("GPU", 0) / self.gpus) if self.gpus else by_cpu
         return min(by_cpu, by_gpu)
 
+    def needs(self) -> str:
+        """The options that say what a run needs, or each worker of a group."""
+        gpus = f" and --gpus-per-run {self.gpus:g}" if self.gpus else ""
+        return f"--cpus-per-run {self.cpus}{gpus}"
+
     def check(self, nodes: list[dict[str, Any]]) -> None:
         """Refuse more CPUs or GPUs for a worker than any node has, and too many workers."""
         if self.capacity(nodes):
@@ -109,11 +115,9 @@ class Cluster(Runner):
             )
         sizes = [node["Resources"] for node in nodes]
         largest = max(sizes, key=lambda each: (each.get("GPU", 0), each.get("CPU", 0)))
-        gpus = f" and --gpus-per-run {self.gpus:g}" if self.gpus else ""
         raise ValueError(
-            f"--cpus-per-run {self.cpus}{gpus} is more than any of the {len(nodes)} nodes of the "
-            f"cluster has; the largest has {largest.get('CPU', 0):g} CPUs and "
-            f"{largest.get('GPU', 0):g} GPUs"
+            f"{self.needs()} is more than any of the {len(nodes)} nodes of the cluster has; the "
+            f"largest has {largest.get('CPU', 0):g} CPUs and {largest.get('GPU', 0):g} GPUs"
         )
 
 
@@ -143,6 +147,7 @@ class _Session(ExitStack):
         super().__init__()
         ray, cluster = self.ray, self.cluster
         self._numbers = count()
+        self._had_room = time.monotonic()
         self._nodes: dict[str, dict[str, Any]] = {}
         self._graphs: set[tuple[str, str]] = set()  # node and graph that were compared
         here = self._on(ray.get_runtime_context().get_node_id())
@@ -161,8 +166,9 @@ class _Session(ExitStack):
             if time.monotonic() - looked > 1:
                 self._look_at_nodes()
                 looked = time.monotonic()
-            slots = max(1, self.cluster.capacity(list(self._nodes.values())))
-            while not is_over and len(self.running) < slots:
+            slots = self.cluster.capacity(list(self._nodes.values()))
+            self._check_room(slots)
+            while not is_over and len(self.running) < max(1, slots):
                 each = next(work, None)
                 is_over = each is None
                 if each is not None:
@@ -175,6 +181,19 @@ class _Session(ExitStack):
             for reference in ended:
                 yield from self._end(reference)
         raise_failures(self.failures)
+
+    def _check_room(self, slots: int) -> None:
+        """Give up if nodes have left, and those that are there have had no room for a while."""
+        now = time.monotonic()
+        if slots:
+            self._had_room = now
+        elif now - self._had_room > ROOM_SECONDS:
+            group = f"--ddp {self.cluster.size}, " if self.cluster.size > 1 else ""
+            self.failures.append(
+                f"the nodes of the cluster have not had the resources for a run ({group}"
+                f"{self.cluster.needs()}) for {ROOM_SECONDS:g} seconds"
+            )
+            raise_failures(self.failures)
 
     def _start(self, work: Work, attempts: int) -> None:
         number = next(self._numbers)
@@ -294,8 +313,9 @@ class _Session(ExitStack):
             except errors.RayTaskError as error:
                 raise WorkerError(f"node {name} can't run dynagat: {error.cause}") from None
             except errors.RayError as error:
-                why = str(error).strip().splitlines()[0]
-                raise WorkerError(f"node {name} does not start workers: {why}") from None
+                raise WorkerError(
+                    f"node {name} does not start workers: {one_line(error)}"
+                ) from None
         return hosts
 
     def _on(self, node: str) -> Any:

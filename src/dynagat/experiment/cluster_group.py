@@ -18,6 +18,7 @@ from dynagat.experiment.distributed import (
     send_nothing,
 )
 from dynagat.experiment.hosts import describe_host
+from dynagat.experiment.ray_connection import one_line
 from dynagat.experiment.runner import Contact, Work, counted
 from dynagat.group import Group
 
@@ -85,9 +86,7 @@ def work_in_group(task: Task, size: int, gpus: float) -> tuple[Any, int]:
         except WorkerGroupError as error:
             raise cause_of(error.worker_failures) from None
         except ControllerError as error:
-            failure = error.controller_failure
-            first = (str(failure).strip().splitlines() or [type(failure).__name__])[0]
-            raise WorkerLost(f"Ray Train: {first}") from None
+            raise WorkerLost(f"Ray Train: {one_line(error.controller_failure)}") from None
     return ray.get(task.mailbox.kept.remote(task.number))
 
 

@@ -63,13 +63,21 @@ def _few_attempts() -> Iterator[None]:
 
 def _explained(error: Exception, place: str) -> str:
     """Ray says of another token only that it failed to connect; what answers is a cluster."""
-    first = (str(error).strip().splitlines() or [type(error).__name__])[0]
+    first = one_line(error)
     if "Authentication" in f"{type(error).__name__} {error}" or first.startswith("Failed to conn"):
         return (
             f"the Ray cluster at {place} refuses this machine, perhaps because its token differs; "
             "copy ~/.ray/auth_token from its head, or set RAY_AUTH_TOKEN on all machines"
         )
     return f"the Ray cluster at {place} can't be joined: {first}"
+
+
+def one_line(error: Exception) -> str:
+    """What Ray says, without the details after the first line, except for two versions."""
+    lines = [line.strip() for line in str(error).strip().splitlines()]
+    if lines and lines[0].startswith("Version mismatch"):
+        return " ".join(lines)
+    return lines[0] if lines else type(error).__name__
 
 
 def _import_ray() -> ModuleType:

@@ -11,6 +11,7 @@ from torch.utils.checkpoint import checkpoint
 
 from dynagat.graph import Graph
 from dynagat.nn.network import Neighbourhood
+from dynagat.nn.segments import sum_by
 
 
 @final
@@ -34,7 +35,7 @@ class GatedSum(nn.Module):
     def forward(self, h: Tensor, x: Tensor, node_graph: Tensor, num_graphs: int) -> Tensor:
         """[n, dim], [n, features], [n] -> [num_graphs, out]"""
         terms = torch.sigmoid(self.gate(torch.cat([h, x], dim=1))) * self.value(h)
-        return terms.new_zeros(num_graphs, terms.shape[1]).index_add(0, node_graph, terms)
+        return sum_by(terms, node_graph, num_graphs)
 
 
 @final

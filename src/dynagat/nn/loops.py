@@ -7,6 +7,8 @@ import warnings
 import torch
 from torch import Tensor
 
+from dynagat.nn.segments import EMPTY, reduce_sorted
+
 # PyG's name of each reduction -> torch's name.
 REDUCTIONS = {
     "add": "sum",
@@ -66,7 +68,9 @@ def warn_about_pair_loops() -> None:
 
 def _reduce(edge: Tensor, index: Tensor, num_loops: int, how: str) -> Tensor:
     # Edges that belong to no self-loop go to an extra row: cheaper than selecting the others.
-    shape = (num_loops + 1, edge.shape[1])
+    kind, shape = REDUCTIONS[how], (num_loops + 1, edge.shape[1])
+    if edge.is_cuda and kind in EMPTY:  # the order of the edges matters
+        return reduce_sorted(edge, index.long(), num_loops + 1, kind)[:num_loops]
     start = edge.new_ones(shape) if how == "mul" else edge.new_zeros(shape)
     row = index.long()[:, None].expand_as(edge)
-    return start.scatter_reduce(0, row, edge, REDUCTIONS[how], include_self=False)[:num_loops]
+    return start.scatter_reduce(0, row, edge, kind, include_self=False)[:num_loops]

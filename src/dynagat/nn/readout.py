@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from dynagat.nn.dropout import Dropout
+from dynagat.nn.segments import sum_by
 from dynagat.ops import pair_linear
 
 
@@ -21,7 +22,7 @@ class MeanReadout(nn.Module):
 
     def forward(self, x: Tensor, node_graph: Tensor, num_graphs: int) -> Tensor:
         """[n, dim], [n] -> [num_graphs, out]"""
-        total = x.new_zeros(num_graphs, x.shape[1]).index_add(0, node_graph, x)
+        total = sum_by(x, node_graph, num_graphs)
         count = torch.bincount(node_graph, minlength=num_graphs).clamp_min(1)
         return self.linear(total / count[:, None])
 

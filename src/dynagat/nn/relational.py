@@ -14,6 +14,7 @@ from torch.nn.parameter import Parameter
 
 from dynagat.graph import Graph
 from dynagat.nn.checks import check_graph
+from dynagat.nn.segments import sum_by
 from dynagat.ops.project import project_rows, take_rows
 from dynagat.used_rows import UsedRows
 
@@ -88,4 +89,4 @@ def _sum(message: Tensor, graph: Graph, rows: UsedRows, scale: Tensor | None = N
     at = rows.number[graph.key_index * graph.num_relations + graph.relation]
     taken = message.index_select(0, at)
     taken = taken if scale is None else taken * scale[:, None]
-    return taken.new_zeros(graph.num_queries, taken.shape[1]).index_add(0, graph.query_index, taken)
+    return sum_by(taken, graph.query_index, graph.num_queries)

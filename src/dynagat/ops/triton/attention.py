@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from functools import wraps
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import torch
 import triton
@@ -20,6 +23,8 @@ from dynagat.ops.triton.tiles import CUT, Tile
 MECHANISMS = ("gat", "gatv2", "dpgat")
 EDGE_TILE = {"EDGES": 16, "COLUMNS": 32, "FEATURES": 16}
 COLUMNS = 1024  # of a merged row, per program
+Rest = ParamSpec("Rest")
+Result = TypeVar("Result")
 
 
 class Call:
@@ -101,6 +106,27 @@ def features_first(inputs: AttentionInputs) -> Tensor:  # [R, D, H·C], or [R, D
     return inputs.edge_weight.flatten(1, -2).mT.contiguous()
 
 
+def as_current(device: torch.device) -> AbstractContextManager[object]:
+    """Within the block, torch's current device, on which Triton launches, is this one."""
+    if device.type == "cpu":  # in the interpreter
+        return nullcontext()
+    return torch.get_device_module(device).device(device)
+
+
+def on_device_of_inputs(
+    function: Callable[Concatenate[AttentionInputs, Rest], Result],
+) -> Callable[Concatenate[AttentionInputs, Rest], Result]:
+    """The function, which then launches kernels where its inputs are."""
+
+    @wraps(function)
+    def call(inputs: AttentionInputs, *rest: Rest.args, **more: Rest.kwargs) -> Result:
+        with as_current(inputs.value_table.device):
+            return function(inputs, *rest, **more)
+
+    return call
+
+
+@on_device_of_inputs
 def forward(inputs: AttentionInputs, return_weights: bool) -> tuple[Tensor, Tensor, Tensor]:
     """out [*, N, H, C], the numbers of `State`, weights [*, num_edges, H] if requested"""
     call, values, observed = Call(inputs), inputs.value_table, observe.has_observers()
@@ -155,6 +181,7 @@ def _per_head(call: Call, num_tasks: int) -> dict[str, Any]:
     }  # fmt: skip
 
 
+@on_device_of_inputs
 def backward(
     inputs: AttentionInputs,
     numbers: Tensor,
