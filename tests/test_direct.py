@@ -3,12 +3,15 @@
 import pytest
 import torch
 import torch.nn.functional as F
+from torch.autograd import forward_ad
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from dynagat import DPGATConv, GATConv, GATv2Conv, Graph
-from dynagat.nn import core
+from dynagat.nn import core, gat
+from dynagat.ops import devices, project
 from dynagat.ops import layer as layer_ops
-from dynagat.ops import project
 
+aten = torch.ops.aten
 pytestmark = pytest.mark.native
 
 LAYERS = {
@@ -158,6 +161,14 @@ def test_what_is_unusual_takes_the_general_way():
         assert not is_direct(layer.float()(x.float(), edges))
 
 
+def test_tangents_of_forward_mode_are_never_dropped(layer):
+    x, edges = draw("small")
+    layer = layer(x.shape[1])
+    refused = pytest.raises(NotImplementedError, match="forward mode AD")
+    with forward_ad.dual_level(), torch.no_grad(), refused:
+        layer(forward_ad.make_dual(x, x), edges)
+
+
 def test_the_checks_of_bad_input_are_those_of_the_general_way():
     x, edges = draw("small")
     layer = GATv2Conv(x.shape[1], 4).double()
@@ -196,7 +207,7 @@ def test_changed_arrays_of_a_graph_are_found(name):
 
 
 def test_the_gradient_of_a_weight_does_not_depend_on_the_order_of_its_product():
-    for width in (3, 8, 20):
+    for width in (3, 20, 40):
         x, dout = torch.randn(50, width), torch.randn(50, 24)
         gradient = project.weight_gradient(x, dout)
         assert gradient.is_contiguous()
@@ -211,3 +222,60 @@ def test_small_products_equal_those_of_torch(monkeypatch):
     for result, other in zip(small, results(layer, x, edges), strict=True):
         torch.testing.assert_close(result, other)
     torch.testing.assert_close(layer.lin_l(x), F.linear(x, layer.lin_l.weight, layer.lin_l.bias))
+
+
+WIDE = GATConv(6, 32, heads=8).double()  # W x is much wider than x
+
+
+def test_scores_of_gat_are_computed_without_reading_x_again(monkeypatch):
+    counts = []
+
+    class Counting(TorchDispatchMode):
+        def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+            counts[-1] += func in (aten.mm.default, aten.addmm.default, aten.mm.out)
+            return func(*args, **(kwargs or {}))
+
+    x = torch.randn(1100, 6, dtype=torch.float64, requires_grad=True)
+    edges = torch.randint(1100, (2, 3000))
+    for _ in range(2):  # with native scores, then with plain ones
+        with Counting():
+            counts.append(0)
+            out = WIDE(x, edges)
+            counts.append(0)
+            out.sum().backward()
+        monkeypatch.setattr(gat, "is_native", lambda *_: False)
+    assert counts == [1, 2, 2, 4]
+    assert is_direct(WIDE(x, edges))
+
+
+def test_the_scores_of_a_wide_layer_equal_those_of_the_definition(monkeypatch, threads):
+    x = torch.randn(1100, 6, dtype=torch.float64, requires_grad=True)
+    edges = torch.randint(1100, (2, 3000))
+    threads(1)
+    one = results(WIDE, x, edges)
+    threads(3)
+    three = results(WIDE, x, edges)
+    assert all(a.equal(b) for a, b in zip(one, three, strict=True))
+    monkeypatch.setattr(devices, "forced", "reference")
+    for native in (True, False):
+        monkeypatch.setattr(gat, "is_native", lambda *_, native=native: native)
+        for result, other in zip(one, results(WIDE, x, edges), strict=True):
+            torch.testing.assert_close(result, other)
+
+
+@pytest.mark.parametrize("width", [5, 40])
+def test_the_key_scores_of_a_pair_are_the_same_from_x_and_from_the_projected_rows(
+    width, monkeypatch
+):
+    x, edges = torch.randn(30, width, dtype=torch.float64, requires_grad=True), draw("small")[1]
+    layer = GATConv((width, width), 7, heads=3, add_self_loops=False).double()
+    graph = Graph.from_edges(edges[0] % 20, edges[1], 20, num_keys=30)
+
+    def both():
+        out = layer((x, x[:20]), graph)
+        return [out, *torch.autograd.grad(out.square().sum(), [x, *layer.parameters()])]
+
+    found = both()
+    monkeypatch.setattr(gat, "is_native", lambda *_: False)
+    for result, other in zip(found, both(), strict=True):
+        torch.testing.assert_close(result, other)

@@ -72,6 +72,31 @@ def test_the_entries_of_a_sparse_tensor_have_gradients(layout):
     torch.testing.assert_close(dx.to_dense(), expected)
 
 
+@pytest.mark.parametrize("layout", [torch.sparse_coo, torch.sparse_csr], ids=str)
+def test_a_sparse_tensor_with_many_entries_is_made_dense_once(layout):
+    x, weight, bias = made(density=0.8)
+    given = x.to_sparse(layout=layout)
+    with torch.inference_mode():
+        project(given, weight, bias)
+    dense = sparse.to_dense(given)
+    assert sparse.find(given) is None
+    assert sparse.to_dense(given) is dense
+    pairs = zip(
+        results(project(given, weight, bias), weight, bias),
+        results(F.linear(x, weight, bias), weight, bias),
+        strict=True,
+    )
+    assert all(torch.equal(one, other) for one, other in pairs)
+    dropped = []
+    for each in (given, x):
+        torch.manual_seed(0)
+        dropped.append(dynagat.dropout(each, 0.5))
+    assert torch.equal(*dropped)
+    given.values().mul_(2)
+    torch.testing.assert_close(sparse.to_dense(given), 2 * x)
+    assert sparse.find(given.requires_grad_()) is not None
+
+
 def test_a_matrix_is_counted_again_after_a_change_and_forgotten_with_it(monkeypatch):
     x, calls, count = made()[0], [], sparse._count
     monkeypatch.setattr(sparse, "_count", lambda x: calls.append(x.shape) or count(x))

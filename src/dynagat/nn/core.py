@@ -18,6 +18,7 @@ from dynagat.nn.edges import Edges, read_edges
 from dynagat.nn.linear import Linear
 from dynagat.nn.loops import FillValue, keep_real_loops, loop_features, warn_about_pair_loops
 from dynagat.ops.project import project, project_rows, take_rows
+from dynagat.ops.sparse import to_dense
 from dynagat.used_rows import UsedRows
 
 Channels = int | tuple[int, int]
@@ -108,10 +109,6 @@ class GraphAttention(nn.Module, ABC):
     @abstractmethod
     def attention_vectors(self) -> tuple[Parameter, ...]:
         """The attention vectors, in the order in which PyG initialises them."""
-
-    def is_direct(self, x: Tensor) -> bool:
-        """Whether a direct call computes what `attend` does, in the same way."""
-        return True
 
     # Parameters
 
@@ -269,11 +266,11 @@ def _rows_of(x_key: Tensor, x_query: Tensor | None, graph: Graph) -> tuple[Tenso
     """x of keys and queries; of a compact graph, the rows that its edges use."""
     if graph.used_key_rows is None or graph.used_query_rows is None:
         return x_key, x_query
-    is_same, x_key = x_query is x_key, x_key.to_dense()
+    is_same, x_key = x_query is x_key, to_dense(x_key)
     keys = take_rows(x_key, graph.used_key_rows)
     if is_same and graph.used_query_rows is graph.used_key_rows:
         return keys, keys
-    return keys, None if x_query is None else take_rows(x_query.to_dense(), graph.used_query_rows)
+    return keys, None if x_query is None else take_rows(to_dense(x_query), graph.used_query_rows)
 
 
 def used_rows(graph: Graph | None) -> tuple[UsedRows | None, UsedRows | None]:

@@ -37,7 +37,7 @@ def call_directly(layer: Any, x: Any, edge_index: Any) -> Tensor | None:
     if not layer_ops.is_available() or not _is_matrix(x) or not _is_plain(layer):
         return None
     given = _parameters(layer, x)
-    if given is None or not layer.is_direct(x):
+    if given is None:
         return None
     graph = _graph(layer, edge_index, x.shape[0])
     if graph is None:

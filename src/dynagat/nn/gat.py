@@ -14,11 +14,9 @@ from dynagat.nn.core import Channels, GraphAttention, used_rows
 from dynagat.nn.direct import Direct
 from dynagat.nn.linear import Linear
 from dynagat.nn.loops import FillValue
-from dynagat.ops.head_scores import with_scores
+from dynagat.ops.head_scores import is_native, with_score, with_scores
 from dynagat.ops.project import project, project_rows
 from dynagat.used_rows import UsedRows
-
-CACHED = 1 << 18  # numbers that stay in the cache of a core while they are used
 
 
 @final
@@ -104,37 +102,41 @@ class GATConv(GraphAttention):
         (of_key,), (of_query,) = self.projections()
         by_query, by_key = used_rows(graph)
         value = self.table(of_key, x_key, by_key)
-        is_same = x_query is x_key and of_query is of_key
-        if is_same and self._scores_from_value(x_key):
-            return with_scores(value, self.att_dst, self.att_src)
-        if is_same and by_key is not None and self._scores_from_rows(x_key):
-            return with_scores(value, self.att_dst, self.att_src, by_key.offset)
-        key_score = self._score(x_key, of_key, self.att_src, by_key)
+        if x_query is x_key and of_query is of_key:
+            if self.num_relations is None:
+                return self._score_nodes(x_key, of_key, value, by_key)
+            if by_key is not None and self._scores_from_rows(x_key):
+                return with_scores(value, self.att_dst, self.att_src, by_key.offset)
+        if self._reads_value(value) and x_key.shape[-1] >= self.heads * self.out_channels:
+            key_score, value = with_score(value, self.att_src)
+        else:
+            key_score = self._score(x_key, of_key, self.att_src, by_key)
         query_score = None
         if x_query is not None:
             query_score = self._score(x_query, of_query, self.att_dst, by_query)
         return query_score, key_score, value
 
-    def _scores_from_value(self, x: Tensor) -> bool:
-        """Whether reading W x takes less time than multiplying x with two merged vectors per head.
-
-        With its gradient, W x is read about four times, x otherwise twice as often. A small W x
-        stays in the cache.
-        """
-        width = self.heads * self.out_channels
-        if self.num_relations is not None:
-            return False
-        # Compiled programs do not compare the number of nodes, because it may be a symbol.
-        is_small = not torch.compiler.is_compiling() and x.shape[-2] * width <= CACHED
-        return is_small or 2 * x.shape[-1] > width
+    def _reads_value(self, value: Tensor) -> bool:
+        """Whether native code takes scores from W x, and adds their gradients to its own there."""
+        return self.num_relations is None and is_native(value, self.att_dst, self.att_src)
 
     def _scores_from_rows(self, x: Tensor) -> bool:
-        """The same with relations, where x has a row for each used row of W x; the kernel that
-        reads them is the CPU's."""
+        """Whether to read both scores from the used rows of W x rather than to multiply x with
+        two merged vectors per head and relation; the kernel is the CPU's."""
         return x.is_cpu and x.dim() == 2 and 2 * x.shape[-1] > self.heads * self.out_channels
 
-    def is_direct(self, x: Tensor) -> bool:
-        return self._scores_from_value(x)
+    def _score_nodes(
+        self, x: Tensor, linear: Linear, value: Tensor, rows: UsedRows | None
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Both scores from W x; or from x in one product, where that is narrower and plain torch
+        would read W x once for each."""
+        is_narrow = 2 * x.shape[-1] <= self.heads * self.out_channels
+        if self._reads_value(value) or rows is not None or not is_narrow:
+            return with_scores(value, self.att_dst, self.att_src)
+        folded = [_fold(a, linear.weight) for a in (self.att_dst, self.att_src)]
+        scores = project(x, torch.cat(folded).flatten(0, 1), None)  # [*, N, 2·H]
+        query_score, key_score = scores.chunk(2, -1)
+        return query_score, key_score, value
 
     def attend(
         self, x_key: Tensor, x_query: Tensor | None, graph: Graph, **options: Any

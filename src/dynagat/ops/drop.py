@@ -24,7 +24,9 @@ def drop(x: Tensor, seed: Tensor, p: float) -> Tensor:
         return drop(x.float(), seed, p).to(x.dtype)
     rule = (p, int(seed))
     entries = None if x.requires_grad else sparse.find(x)
-    return _Drop.apply(x, rule) if entries is None else _drop_entries(entries, rule)
+    if entries is not None:
+        return _drop_entries(entries, rule)
+    return _Drop.apply(sparse.to_dense(x), rule)
 
 
 def _drop_entries(x: Sparse, rule: tuple[float, int]) -> Tensor:

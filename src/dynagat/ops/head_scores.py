@@ -27,11 +27,22 @@ def with_scores(
     With an offset, value has used rows [U, H, C], and each relation has its own vectors [R, H, C].
     Use the returned value from then on, so that its gradient is added up in one pass.
     """
-    dtypes = {value.dtype, a_query.dtype, a_key.dtype}
-    if is_eager(value) and value.dtype in SUMMED and len(dtypes) == 1:
+    if is_native(value, a_query, a_key):
         return _WithScores.apply(value, a_query, a_key, offset)
     a_query, a_key = (_by_row(a, offset) for a in (a_query, a_key))
     return (value * a_query).sum(-1), (value * a_key).sum(-1), value
+
+
+def with_score(value: Tensor, a: Tensor) -> tuple[Tensor, Tensor]:
+    """One of the scores, [*, N, H], and value, which is to be used from then on."""
+    _, score, value = with_scores(value, a, a)
+    return score, value
+
+
+def is_native(value: Tensor, a_query: Tensor, a_key: Tensor) -> bool:
+    """Whether native code reads the values once for both scores."""
+    dtypes = {value.dtype, a_query.dtype, a_key.dtype}
+    return is_eager(value) and value.dtype in SUMMED and len(dtypes) == 1
 
 
 class _WithScores(Function):

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+from torch.autograd import forward_ad
 
 from dynagat.graph import Graph
 from dynagat.native import kernels
@@ -59,6 +60,8 @@ def is_available() -> bool:
     """Whether `attend_nodes` may be called: not in programs that are traced, compiled or observed,
     and only where the native kernels compute on the CPU."""
     if torch.compiler.is_compiling() or torch.is_autocast_enabled("cpu") or observe.has_observers():
+        return False
+    if forward_ad._current_level >= 0:  # a native call has no tangents
         return False
     if torch._C._are_functorch_transforms_active() or torch._C._len_torch_dispatch_stack():
         return False

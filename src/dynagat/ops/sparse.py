@@ -3,7 +3,8 @@
 A bag of words has one to ten per cent nonzeros. `find` says where they are, for a sparse tensor of
 torch and for a dense one in which it counts them; the answer is remembered until the tensor is
 deleted or changed. A change is seen by the version counter of the tensor, which all of torch's
-in-place functions increase; writes through numpy or `.data` do not.
+in-place functions increase; writes through numpy or `.data` do not. A sparse tensor with too many
+entries is multiplied as a dense copy, which is remembered in the same way.
 
 Zeros are skipped, so that a weight which is NaN or infinite has an effect only on rows whose
 feature is not zero. The native product has no second derivative.
@@ -81,15 +82,35 @@ _lock = threading.Lock()
 
 
 def find(x: Tensor) -> Sparse | None:
-    """The entries of x if x is sparse or mostly zero and a native product can use them."""
+    """The entries of x if it is mostly zero, or sparse and its entries need gradients, and a native
+    product can use them."""
     # First, because a comparison of sizes would restrict the sizes of a program that is compiled.
     if not is_eager(x) or x.dtype not in SUMMED or x.dim() != 2:
         return None
     if x.layout in LAYOUTS:
-        return _entries(x)
+        return None if _is_dense(x) else _entries(x)
     if x.requires_grad or x.numel() < FEWEST or x.is_inference() or not x.is_contiguous():
         return None
     return _remembered(x, (x._version, x.data_ptr(), x.shape), _count)
+
+
+def to_dense(x: Tensor) -> Tensor:
+    """x, or the dense copy of a sparse x. A copy that has no gradient is remembered with x."""
+    if x.layout == torch.strided:
+        return x
+    if x.layout not in LAYOUTS or not is_eager(x) or not _is_dense(x):
+        return x.to_dense()
+    if x.is_inference() or torch.is_inference_mode_enabled():
+        return x.to_dense()
+    values = x._values() if x.layout == torch.sparse_coo else x.values()
+    state = (x._version, values._version, values.data_ptr(), x.shape)
+    return _remembered(x, state, Tensor.to_dense)
+
+
+def _is_dense(x: Tensor) -> bool:
+    """Whether a sparse x, whose entries need no gradient, is multiplied faster as a dense one."""
+    needs_grad = x.requires_grad and torch.is_grad_enabled()
+    return not needs_grad and x._nnz() > DENSEST * x.numel()
 
 
 def remember(x: Tensor, sparse: Sparse) -> None:
