@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from bench import device_page
-from bench.cases import FULL, QUICK, Case, make_cases
+from bench.cases import FULL, LONG, QUICK, Case, make_cases
 from bench.demo import run_demo
 from bench.device import make_cases as device_cases
 from bench.machine import ROOT
@@ -27,7 +27,9 @@ def parser() -> argparse.ArgumentParser:
         prog="python -m bench", description="Speed and memory of dynagat, PyG and DGL."
     )
     main.add_argument(
-        "--quick", action="store_true", help="measure on small graphs, in under two minutes"
+        "--quick",
+        action="store_true",
+        help="measure on small graphs, in under two minutes; groups that take long only by --only",
     )
     main.add_argument(
         "--only",
@@ -57,13 +59,17 @@ def parser() -> argparse.ArgumentParser:
     return main
 
 
-def choose(cases: list[Case], names: Sequence[str] | None) -> list[Case]:
-    """The cases with these names or groups; all cases if no names are given."""
+def choose(
+    cases: list[Case], names: Sequence[str] | None, without: Sequence[str] = ()
+) -> list[Case]:
+    """The cases with these names or groups; if no names are given, all but the groups `without`."""
+    if not names:
+        return [case for case in cases if case.group not in without]
     known = {case.name for case in cases} | {case.group for case in cases}
-    for name in names or ():
+    for name in names:
         if name not in known:
             raise ValueError(f"--only must be one of {', '.join(sorted(known))}, but is {name!r}")
-    return [case for case in cases if not names or {case.name, case.group} & set(names)]
+    return [case for case in cases if {case.name, case.group} & set(names)]
 
 
 def write_report(ledger: Ledger, path: Path) -> None:
@@ -117,7 +123,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     command = shlex.join(["python", "-m", "bench", *(arguments or sys.argv[1:])])
     ledger = run(
         cases,
-        choose(cases, options.only),
+        choose(cases, options.only, LONG if options.quick else ()),
         path,
         command=command,
         fresh=options.fresh,

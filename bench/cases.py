@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
+from bench.first_call import SMALL_PAGES
 from bench.graphs import (
     Dictionaries,
     Hub,
@@ -19,6 +20,8 @@ from bench.large_graph import LargeGraph
 from bench.lessons import KARATE, MOLECULES, Dataset
 from bench.synthetic_programs import Programs
 
+# Groups that a quick run leaves out unless it is asked for them.
+LONG = ("streamed", "capture", "import", "links", "programs", "larger-than-memory", "plan")
 SHAPES = ((8, 32), (8, 8), (1, 64), (1, 256))  # H, C
 # Fields of Case that older records lack: they are left out of a description at their default.
 ADDED_LATER = ("batch_size", "pass_seeds", "string_ids", "benchmark", "dropout", "device")
@@ -95,7 +98,9 @@ class Sizes:
     seeds: tuple[int, int, int]  # per batch; per smaller batch on products; per epoch on products
     roots: int
     tables: Uniform
-    training: dict[str, Recipe]  # by the name of the benchmark
+    first_call: tuple[PowerLaw, ...]
+    epoch: dict[str, Recipe]  # by the name of the benchmark
+    training: dict[str, Recipe]  # the same
     ddp: dict[str, Recipe]  # the same
     links: dict[str, Recipe]  # the same
     programs: Programs
@@ -117,6 +122,8 @@ FIRST_FIVE = (
     Dataset(MOLECULES, 1_293, 2_400),
 )
 TRAINING_EFFORT = Effort(seconds=300.0, fewest=24, most=48)
+EPOCH_EFFORT = Effort(seconds=30.0, fewest=5, most=24)
+SAMPLED_LINKS_EFFORT = Effort(fewest=100, most=100)
 LINKS: dict[str, dict[str, Any]] = {  # by the name of the benchmark
     "ogbl-collab": {"group": "links", "heads": 8, "channels": 8},
     "ogbl-citation2": {"group": "sampled links", "heads": 8, "channels": 32},
@@ -141,6 +148,8 @@ FULL = Sizes(
     seeds=(1024, 256, 196_615),  # the last two: batch size and training nodes of ogbn-products
     roots=20_000,  # per step of ogbn-arxiv, in the code of the paper
     tables=Uniform(1_000_000, 5_000_000),
+    first_call=(PowerLaw(),),
+    epoch={"ogbn-arxiv": PowerLaw()},
     training={"ogbn-products": Products(), "ogbn-proteins": Products(132_534, 79_122_504)},
     ddp={"ogbn-products": Products(500_000, 25_000_000)},
     links={
@@ -172,6 +181,8 @@ QUICK = Sizes(
     seeds=(256, 64, 4_000),
     roots=1_000,
     tables=Uniform(20_000, 100_000),
+    first_call=(),
+    epoch={},
     training={},
     ddp={},
     links={"ogbl-collab": Products(5_000, 50_000)},
@@ -195,6 +206,7 @@ def make_cases(sizes: Sizes) -> list[Case]:
     batched = [{"heads": heads, "channels": 128 // heads, **effort} for heads in (1, 8)]
     cases = [
         *_first_cases(sizes),
+        *_tiny_cases(sizes),
         *(
             _case("gatv2", "layers", large, {"heads": heads, "channels": channels, **effort})
             for heads, channels in large_shapes
@@ -204,6 +216,7 @@ def make_cases(sizes: Sizes) -> list[Case]:
             for huge in sizes.huge_pages
             for shape in shapes
         ),
+        *_first_call_cases(sizes),
         _case("memory", "memory", arxiv, first),
         _case("streamed", "streamed", arxiv, first | {"contenders": ("reference", "streamed")}),
         *(
@@ -228,6 +241,7 @@ def make_cases(sizes: Sizes) -> list[Case]:
         ),
         *_sampling_cases(sizes),
         *_import_cases(sizes),
+        *_epoch_cases(sizes),
         *_training_cases(sizes),
         *_ddp_cases(sizes),
         *_relational_cases(sizes),
@@ -267,6 +281,24 @@ def _first_cases(sizes: Sizes) -> list[Case]:
     ]
 
 
+def _tiny_cases(sizes: Sizes) -> list[Case]:
+    settings = {"group": "tiny", "graph": FIRST_FIVE[0], "channels": 8, "in_dim": 34}
+    settings |= {"contenders": ("pyg", "dynagat"), "effort": sizes.effort}
+    return [
+        Case(name=f"tiny-{mechanism}", mechanism=mechanism, **settings)
+        for mechanism in ("gatv2", "gat")
+    ]
+
+
+def _first_call_cases(sizes: Sizes) -> list[Case]:
+    settings = {"group": "first-call", "contenders": ("dynagat", SMALL_PAGES)}
+    effort = replace(sizes.effort, fewest=5)
+    return [
+        Case(name="first-call", graph=graph, effort=effort, **settings)
+        for graph in sizes.first_call
+    ]
+
+
 def _degree_cases(sizes: Sizes) -> list[Case]:
     even, degree = sizes.even, sizes.hub_degree
     graphs: dict[str, tuple[Recipe, Recipe]] = {
@@ -302,6 +334,14 @@ def _import_cases(sizes: Sizes) -> list[Case]:
     ]
 
 
+def _epoch_cases(sizes: Sizes) -> list[Case]:
+    settings = {"group": "epoch", "contenders": ("dynagat", "pyg"), "effort": EPOCH_EFFORT}
+    return [
+        Case(name=name, graph=graph, benchmark=name, **settings)
+        for name, graph in sizes.epoch.items()
+    ]
+
+
 def _training_cases(sizes: Sizes) -> list[Case]:
     settings = {"group": "training", "contenders": ("dynagat",), "effort": TRAINING_EFFORT}
     return [
@@ -330,15 +370,16 @@ def _relational_cases(sizes: Sizes) -> list[Case]:
 
 def _link_cases(sizes: Sizes) -> list[Case]:
     effort = replace(sizes.effort, seconds=8 * sizes.effort.seconds)
-    settings = {"contenders": ("dynagat", "pyg"), "effort": effort}
+    efforts = {"ogbl-citation2": SAMPLED_LINKS_EFFORT}
     return [
         Case(
             name=f"{benchmark}-{mechanism}",
             graph=graph,
             mechanism=mechanism,
             benchmark=benchmark,
+            contenders=("dynagat", "pyg"),
+            effort=efforts.get(benchmark, effort),
             **LINKS[benchmark],
-            **settings,
         )
         for benchmark, graph in sizes.links.items()
         for mechanism in ("gatv2", "gat")

@@ -7,7 +7,6 @@ whole graph, the loss, the backward pass and a step of Adam.
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
@@ -24,10 +23,8 @@ from bench.contenders import DGL_NAMES
 from bench.isolation import CannotRun, OutOfTime, reason_of, time_limit
 from bench.lessons import Dataset, Lesson
 from bench.records import Record
-from bench.trials import Trial, seconds_of, time_trials
+from bench.trials import settled, time_calls
 
-TRIAL_SECONDS = 0.03  # shorter epochs are repeated within a trial, because a clock has noise
-WARM_UP = 3  # epochs
 TOLERANCE = 1e-3  # of the output without dropout, relative to the largest entry
 
 
@@ -178,7 +175,7 @@ def measure_epochs(case: Case) -> Iterator[Record]:
     except CannotRun as error:
         yield Record("all", "epoch", reason=str(error))
         return
-    trials, durations, expected = {}, {}, None
+    epochs, durations, expected = {}, {}, None
     for name in case.contenders:
         try:
             with time_limit(case.effort.first_step):
@@ -187,7 +184,7 @@ def measure_epochs(case: Case) -> Iterator[Record]:
                 begin = time.perf_counter()
                 epoch()
                 first = time.perf_counter() - begin
-                seconds = _settled(epoch)
+                seconds = settled(epoch)
         except (Exception, OutOfTime) as error:  # the other contenders still run
             yield Record(name, "epoch", reason=reason_of(error))
             continue
@@ -198,16 +195,5 @@ def measure_epochs(case: Case) -> Iterator[Record]:
         if not difference <= TOLERANCE:  # also true for NaN
             yield Record(name, "epoch", reason="its outputs differ from PyG's")
             continue
-        count = math.ceil(TRIAL_SECONDS / seconds)
-        trials[name] = Trial(lambda _, epoch=epoch, count=count: [epoch() for _ in range(count)])
-        durations[name] = (seconds, count)
-    whole = {name: seconds * count for name, (seconds, count) in durations.items()}
-    for record in time_trials("epoch", trials, whole, case.effort):
-        count = durations[record.contender][1]
-        values = (value / count for value in record.values)
-        yield Record.rounded(record.contender, "epoch", values)
-
-
-def _settled(epoch: Epoch) -> float:
-    """Seconds of an epoch after a warm-up."""
-    return min(seconds_of(Trial(lambda _: epoch())) for _ in range(WARM_UP))
+        epochs[name], durations[name] = epoch, seconds
+    yield from time_calls("epoch", epochs, durations, case.effort)

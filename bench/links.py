@@ -19,7 +19,7 @@ from bench.cases import Case
 from bench.isolation import check_memory, in_fresh_process, reason_of
 from bench.memory import peak_bytes, reset_peak
 from bench.records import Record
-from bench.training import BYTES_PER_EDGE, WARM_UP, TimedTask
+from bench.training import BYTES_PER_EDGE, WARM_UP, TimedSteps
 from dynagat.benchmarks import find
 from dynagat.graph import Graph
 from dynagat.link_metrics import MRR
@@ -75,13 +75,6 @@ def train(case: Case, name: str) -> Measured:
     num_links = len(problem.links["train"])
     steps_per_epoch = benchmark.task.steps or math.ceil(num_links / schedule.batch_size)
     return Measured(tuple(timed.seconds[WARM_UP:]), steps_per_epoch, peak_bytes() - before)
-
-
-class TimedSteps(TimedTask):
-    """A task without evaluation."""
-
-    def evaluate(self, network: nn.Module, part: str) -> tuple[float, float]:
-        return math.nan, math.nan
 
 
 def draw_problem(case: Case) -> LinkProblem:

@@ -15,6 +15,7 @@ from dynagat.native import kernels
 from dynagat.placement import describe
 
 ROOT = Path(__file__).parent.parent
+NOT_INSTALLED = "not installed as a package"
 MEASURED = ("src", "csrc", "bench")  # the folders that the numbers depend on
 
 
@@ -81,7 +82,7 @@ def _version(package: str) -> str:
     try:
         return version(package)
     except PackageNotFoundError:
-        return "not installed as a package"
+        return NOT_INSTALLED
 
 
 def _commit() -> str:

@@ -8,6 +8,8 @@ import mmap
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
+from functools import partial
+from typing import Any
 
 import torch
 from torch import Generator, Tensor
@@ -16,6 +18,7 @@ from bench.agreement import TOLERANCE, differences, largest_difference, results_
 from bench.cases import Case
 from bench.contenders import Contender, draw_inputs, start, start_dynagat
 from bench.device import measure_on_device
+from bench.first_call import measure_first_call
 from bench.first_five import measure_epochs
 from bench.graphs import Recipe
 from bench.importing import measure_import
@@ -38,8 +41,16 @@ from bench.sampling import (
     start_sampler,
 )
 from bench.sweep import measure_sweep
-from bench.training import measure_training
-from bench.trials import Trial, alternation, repetitions, seconds_of, time_trials
+from bench.training import measure_epoch, measure_training
+from bench.trials import (
+    Trial,
+    alternation,
+    repetitions,
+    seconds_of,
+    settled,
+    time_calls,
+    time_trials,
+)
 from bench.workers import measure_workers
 from dynagat import GATv2Conv, Graph, capture, how_attentive, ops
 from dynagat.native import kernels
@@ -77,6 +88,23 @@ def measure_layers(case: Case) -> Iterator[Record]:
         trials[name] = Trial(contender.step, contender.prepare)
         durations[name] = seconds_of(trials[name]) if name == "compiled" else first
     yield from time_trials("step", trials, durations, case.effort)
+
+
+def measure_tiny(case: Case) -> Iterator[Record]:
+    """A forward pass that autograd records, and a whole step: what a call costs beside its work."""
+    inputs, expected = draw_inputs(case), None
+    calls: dict[str, dict[str, Callable[[], Any]]] = {"forward": {}, "step": {}}
+    for name in case.contenders:
+        contender = start(name, case, inputs)
+        _, result = _first_step(contender)
+        expected = expected or (name, result)
+        yield from differences(name, result, *expected)
+        edges = contender.prepare()
+        calls["forward"][name] = partial(contender.forward, edges)
+        calls["step"][name] = partial(contender.step, edges)
+    for quantity, each in calls.items():
+        durations = {name: settled(call) for name, call in each.items()}
+        yield from time_calls(quantity, each, durations, case.effort)
 
 
 def measure_floor(case: Case) -> Iterator[Record]:
@@ -221,8 +249,10 @@ def _draw_once(draw: Draw, case: Case, random_seed: int) -> tuple[float, int]:
 
 MEASURES: Mapping[str, Callable[[Case], Iterator[Record]]] = {
     "first-five": measure_epochs,
+    "tiny": measure_tiny,
     "layers": measure_layers,
     "floor": measure_floor,
+    "first-call": measure_first_call,
     "memory": measure_memory,
     "streamed": measure_memory,
     "batches": measure_layers,
@@ -236,6 +266,7 @@ MEASURES: Mapping[str, Callable[[Case], Iterator[Record]]] = {
     "sampling": measure_sampling,
     "walks": measure_walks,
     "import": measure_import,
+    "epoch": measure_epoch,
     "training": measure_training,
     "larger-than-memory": measure_large,
     "plan": measure_plan,

@@ -21,8 +21,10 @@ from bench.measure import measure
 from bench.records import Entry, Ledger, Record, read_ledger, write_ledger
 
 OWN_PROCESSES = (
+    "first-call",
     "memory",
     "import",
+    "epoch",
     "training",
     "ddp",
     "links",

@@ -50,6 +50,22 @@ def first_five(entries: list[Entry]) -> str:
     return markdown_table(header, rows)
 
 
+def tiny(entries: list[Entry]) -> str:
+    """In microseconds, of a forward pass and of a step."""
+    header = ["", "nodes", "edges"]
+    for quantity in ("forward", "step"):
+        header += [f"{quantity}, PyG eager, µs", f"{quantity}, dynagat, µs", "eager / ours"]
+    rows = []
+    for entry in entries:
+        cells = [*_sizes(entry)]
+        for quantity in ("forward", "step"):
+            records = [entry.find(name, quantity) for name in ("pyg", "dynagat")]
+            cells += [_range(each, lambda seconds: f"{seconds * 1e6:,.0f}") for each in records]
+            cells.append(times(entry.ratio("pyg", "dynagat", quantity)))
+        rows.append([entry.case["mechanism"], *cells])
+    return markdown_table(header, rows)
+
+
 def pairs(ratio: Ratio, above: str, below: str, result: str) -> Callable[[list[Entry]], str]:
     """A function that writes a table with two contenders per case."""
 
@@ -72,6 +88,22 @@ def degrees(entries: list[Entry]) -> str:
         seconds = [entry.median(name, "attention") for name in ("uneven", "even")]
         each = [MISSING if s is None else f"{s / entry.num_edges * 1e9:.1f}" for s in seconds]
         rows.append([entry.name, *_sizes(entry), *each, times(DEGREES.of(entry))])
+    return markdown_table(header, rows)
+
+
+def first_call(entries: list[Entry]) -> str:
+    """One row per part, with a column for each contender."""
+    header, rows = [""], []
+    for entry in entries:
+        names = entry.case["contenders"]
+        header = ["", *names]
+        quantities = dict.fromkeys(r.quantity for r in entry.records if r.values)
+        for quantity in quantities:
+            if quantity == "fresh memory":
+                cells = [megabytes(entry.median(name, quantity)) for name in names]
+            else:
+                cells = [_milliseconds(entry.find(name, quantity)) for name in names]
+            rows.append([quantity, *cells])
     return markdown_table(header, rows)
 
 
@@ -188,6 +220,22 @@ def training(entries: list[Entry]) -> str:
         cells += [_fixed(epoch, 0), _fixed(evaluation), megabytes(peak, unit="")]
         rows.append([entry.case["benchmark"], *_sizes(entry), *cells])
     return markdown_table([*header, "peak memory, MB"], rows)
+
+
+def epoch(entries: list[Entry]) -> str:
+    header = ["", "nodes", "edges", "step, PyG eager", "step, dynagat", "steps per epoch"]
+    header += ["epoch, PyG eager, s", "epoch, dynagat, s", "eager / ours", "PyG, MB", "dynagat, MB"]
+    rows = []
+    for entry in entries:
+        both = ("pyg", "dynagat")
+        steps = [_milliseconds(entry.find(name, "step")) for name in both]
+        epochs = [_fixed(entry.median(name, "epoch")) for name in both]
+        sizes = [megabytes(entry.median(name, "memory"), unit="") for name in both]
+        count = _fixed(entry.median("dynagat", "steps per epoch"), 0)
+        ratio = times(entry.ratio("pyg", "dynagat", "epoch"))
+        cells = [*_sizes(entry), *steps, count, *epochs, ratio, *sizes]
+        rows.append([entry.case["benchmark"], *cells])
+    return markdown_table(header, rows)
 
 
 def larger_than_memory(entries: list[Entry]) -> str:

@@ -1,8 +1,9 @@
-"""Training at full size: time and memory of the ogbn-products and ogbn-proteins benchmarks.
+"""Training at full size: time and memory of the benchmarks ogbn-products, -proteins and -arxiv.
 
 The graph is synthetic, with the sizes of the real one. It is written to a temporary folder by one
 process; a second one opens it, trains GATv2 with the benchmark's own network, sampler, task and
-training loop, and evaluates once with all neighbours.
+training loop, and evaluates once with all neighbours. ogbn-arxiv is compared with the same network
+of PyG's layers, and not evaluated.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import statistics
 import tempfile
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -22,7 +24,7 @@ from torch import Generator, nn
 
 from bench.cases import Case, Effort
 from bench.isolation import check_memory, in_fresh_process, reason_of
-from bench.memory import peak_bytes
+from bench.memory import peak_bytes, reset_peak
 from bench.records import Record
 from dynagat.benchmarks import find
 from dynagat.data.catalog import CATALOG
@@ -50,9 +52,7 @@ def measure_training(case: Case) -> Iterator[Record]:
     """Time of a step, an epoch and an exact evaluation; peak memory of the process."""
     try:
         check_memory(BYTES_PER_EDGE * case.graph.num_edges)
-        with tempfile.TemporaryDirectory(prefix="dynagat-bench-") as folder:
-            path = Path(folder) / "graph"
-            in_fresh_process(write_graph, case, path)
+        with written_graph(case) as path:
             measured: Measured = in_fresh_process(train, case, path)
     except Exception as error:
         yield Record("dynagat", "step", reason=reason_of(error))
@@ -68,7 +68,33 @@ def measure_training(case: Case) -> Iterator[Record]:
     yield Record("dynagat", "process memory", (float(measured.peak),))
 
 
+def measure_epoch(case: Case) -> Iterator[Record]:
+    """Time of a training step and of an epoch, and peak memory beyond the data, of each contender,
+    whose names are those of `PyGStack.source`."""
+    with written_graph(case) as path:
+        for name in case.contenders:
+            try:
+                measured: Measured = in_fresh_process(train_only, case, path, name)
+            except Exception as error:  # the other contenders still run
+                yield Record(name, "epoch", reason=reason_of(error))
+                continue
+            yield Record.rounded(name, "step", measured.steps)
+            epoch = measured.steps_per_epoch * statistics.median(measured.steps)
+            yield Record.rounded(name, "steps per epoch", [float(measured.steps_per_epoch)])
+            yield Record.rounded(name, "epoch", [epoch])
+            yield Record(name, "memory", (float(measured.peak),))
+
+
 # The data
+
+
+@contextmanager
+def written_graph(case: Case) -> Iterator[Path]:
+    """The folder of the case's graph, until the end of the block."""
+    with tempfile.TemporaryDirectory(prefix="dynagat-bench-") as folder:
+        path = Path(folder) / "graph"
+        in_fresh_process(write_graph, case, path)
+        yield path
 
 
 def write_graph(case: Case, path: Path) -> None:
@@ -147,6 +173,13 @@ class TimedTask:
         return self.task.evaluate(network, part)
 
 
+class TimedSteps(TimedTask):
+    """A task without evaluation."""
+
+    def evaluate(self, network: nn.Module, part: str) -> tuple[float, float]:
+        return math.nan, math.nan
+
+
 def train(case: Case, path: Path) -> Measured:
     """Train for a number of steps, evaluate once; meant for a process of its own."""
     network, task, schedule, num_train = build(case, open_graph(path))
@@ -158,14 +191,27 @@ def train(case: Case, path: Path) -> Measured:
     return Measured(tuple(timed.seconds[WARM_UP:]), steps_per_epoch, evaluation, peak_bytes())
 
 
-def build(case: Case, data: GraphData) -> tuple[nn.Module, Task, Schedule, int]:
+def train_only(case: Case, path: Path, source: str) -> Measured:
+    """Train layers of this source for a number of steps; meant for a process of its own."""
+    network, task, schedule, _ = build(case, open_graph(path), source=source)
+    timed = TimedSteps(task, case.effort)
+    once = replace(schedule, max_rounds=1, silent_rounds=0, round_passes=1, round_steps=1)
+    before = reset_peak()
+    fit(network, timed, once, Generator().manual_seed(0))
+    steps = tuple(timed.seconds[WARM_UP:])
+    return Measured(steps, find(case.benchmark).task.steps, math.nan, peak_bytes() - before)
+
+
+def build(case: Case, data: GraphData, **settings: str) -> tuple[nn.Module, Task, Schedule, int]:
     """Network, task, schedule and number of training nodes of the case's benchmark, on these data.
 
-    The only function here that depends on how dynagat's node benchmarks are put together.
+    `settings` are those of the network. The only function here that depends on how dynagat's node
+    benchmarks are put together.
     """
     benchmark = find(case.benchmark)
     problem = benchmark.data.problem(data, seed=0)
     torch.manual_seed(0)
-    network = replace(benchmark.network, heads=case.heads).build(problem, case.mechanism)
+    stack = replace(benchmark.network, heads=case.heads, **settings)
+    network = stack.build(problem, case.mechanism)
     schedule = benchmark.schedule.for_mechanism(case.mechanism)
     return network, benchmark.task.prepare(problem, schedule), schedule, len(problem.split["train"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import math
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -10,6 +11,9 @@ from typing import Any
 
 from bench.cases import Effort
 from bench.records import Record
+
+WARM_UP = 3  # calls
+SHORTEST = 0.03  # seconds; shorter calls are repeated within a trial, because a clock has noise
 
 
 @dataclass(frozen=True)
@@ -40,6 +44,29 @@ def time_trials(
     gc.unfreeze()
     for name, values in seconds.items():
         yield Record.rounded(name, quantity, values)
+
+
+def time_calls(
+    quantity: str,
+    calls: Mapping[str, Callable[[], Any]],
+    durations: Mapping[str, float],
+    effort: Effort,
+) -> Iterator[Record]:
+    """The seconds of one call of each, where a trial takes at least `SHORTEST`."""
+    counts = {name: math.ceil(SHORTEST / durations[name]) for name in calls}
+    trials = {
+        name: Trial(lambda _, call=call, count=counts[name]: [call() for _ in range(count)])
+        for name, call in calls.items()
+    }
+    whole = {name: durations[name] * count for name, count in counts.items()}
+    for record in time_trials(quantity, trials, whole, effort):
+        values = (value / counts[record.contender] for value in record.values)
+        yield Record.rounded(record.contender, quantity, values)
+
+
+def settled(call: Callable[[], Any]) -> float:
+    """Seconds of a call after a warm-up."""
+    return min(seconds_of(Trial(lambda _: call())) for _ in range(WARM_UP))
 
 
 def repetitions(duration: float, effort: Effort) -> int:

@@ -26,7 +26,7 @@ from bench import (
     workers,
 )
 from bench.__main__ import FULL_PATH, choose, main
-from bench.cases import FIRST_FIVE, FULL, QUICK, Case, Effort, make_cases
+from bench.cases import FIRST_FIVE, FULL, LONG, QUICK, Case, Effort, make_cases
 from bench.contenders import draw_inputs, start
 from bench.demo import fit_to_memory, render_demo
 from bench.goals import GOALS
@@ -34,6 +34,7 @@ from bench.graphs import Dictionaries, Hub, Hubs, Molecules, PowerLaw, Products,
 from bench.isolation import CannotRun, OutOfTime, in_fresh_process, reason_of, time_limit
 from bench.large_graph import LargeGraph
 from bench.lessons import KARATE, MOLECULES, Dataset
+from bench.machine import ROOT
 from bench.measure import TOLERANCE, measure
 from bench.memory import RESET, memory_of_steps
 from bench.records import (
@@ -163,9 +164,9 @@ def test_a_contender_with_wrong_results_is_not_timed(monkeypatch: pytest.MonkeyP
     assert "differ" in record.reason
 
 
-@pytest.mark.parametrize("group", ["degrees", "build", "threads", "bfloat16", "capture"])
+@pytest.mark.parametrize("group", ["tiny", "degrees", "build", "threads", "bfloat16", "capture"])
 def test_the_other_groups_are_measured(group: str) -> None:
-    entry = measure(tiny(group, against=Uniform(60, 400)))
+    entry = measure(tiny(group, against=Uniform(60, 400), contenders=("pyg", "dynagat")))
     assert all(bool(record.values) != bool(record.reason) for record in entry.records)
     assert len(entry.records) > 0
 
@@ -290,6 +291,29 @@ def test_training_is_measured_with_the_code_of_the_benchmark(
     assert entry.median("dynagat", "epoch") == pytest.approx(num_steps * steps.median, rel=1e-4)
     assert entry.median("dynagat", "evaluation") > 0
     assert entry.median("dynagat", "process memory") > 1e7
+
+
+def test_an_epoch_is_compared_with_the_same_network_of_pyg(monkeypatch) -> None:
+    monkeypatch.setattr(training, "in_fresh_process", lambda call, *arguments: call(*arguments))
+    names = ("dynagat", "pyg")
+    case = tiny("epoch", graph=POWER_LAW, benchmark="ogbn-arxiv", heads=8, contenders=names)
+    entry = measure(case)
+    for name in names:
+        steps = entry.find(name, "step")
+        assert ONCE.fewest <= len(steps.values) <= ONCE.most
+        assert entry.median(name, "steps per epoch") == 30
+        assert entry.median(name, "epoch") == pytest.approx(30 * steps.median, rel=1e-4)
+        assert entry.median(name, "memory") > 0
+    network, *_ = training.build(case, training.draw_graph(case), source="pyg")
+    assert type(network.layers[0].conv).__name__ == "PyGLayer"
+
+
+def test_the_parts_of_a_first_call_are_measured_in_a_process_of_its_own() -> None:
+    effort, names = replace(ONCE, fewest=1), ("dynagat",)
+    entry = measure(tiny("first-call", graph=POWER_LAW, contenders=names, effort=effort))
+    assert entry.median("dynagat", "importing torch") > 0.05
+    assert entry.median("dynagat", "first step") > 0
+    assert "| importing torch |" in tables.first_call([entry])
 
 
 def test_training_needs_enough_memory(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -449,10 +473,33 @@ def test_a_contender_needs_enough_memory(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 @pytest.mark.parametrize("sizes", [FULL, QUICK], ids=["full", "quick"])
-def test_case_names_are_unique_and_every_goal_has_cases(sizes) -> None:
+def test_case_names_are_unique(sizes) -> None:
     cases = make_cases(sizes)
     assert len({case.name for case in cases}) == len(cases)
-    assert {goal.group for goal in GOALS} <= {case.group for case in cases}
+
+
+def test_every_goal_has_cases_and_a_title_of_its_own() -> None:
+    assert {goal.group for goal in GOALS} <= {case.group for case in make_cases(FULL)}
+    titles = [(goal.group, goal.title) for goal in GOALS]
+    assert len(set(titles)) == len(titles)
+
+
+def test_a_goal_may_be_for_cases_of_one_shape() -> None:
+    (goal,) = (goal for goal in GOALS if goal.shape)
+    ledger, record = fake_ledger(), Record("floor", "attention", (0.5,))
+    slow = next(entry for entry in ledger.group("floor") if entry.shape != goal.shape)
+    others = [each for each in slow.records if each.contender != "floor"]
+    ledger = ledger.with_entry(replace(slow, records=(*others, record)))
+    assert goal.measured(ledger) == pytest.approx(1.25)
+    assert goal.is_met(ledger)
+
+
+def test_a_quick_run_leaves_out_what_takes_long_unless_it_is_asked_for_it() -> None:
+    cases = make_cases(QUICK)
+    groups = {case.group for case in choose(cases, None, LONG)}
+    assert not groups & {"larger-than-memory", "plan", "training", "epoch", "first-call"}
+    assert "layers" in groups
+    assert {case.group for case in choose(cases, ["plan"], LONG)} == {"plan"}
 
 
 def test_only_takes_names_and_groups_and_an_error_lists_them() -> None:
@@ -569,6 +616,7 @@ def test_the_readme_table_is_computed_from_the_same_records() -> None:
     table = render_readme(fake_ledger())
     assert "| 8×32, time of a step | 20,000 ms | 8,000 ms | – | 1,000 ms | 20.0× | 8.00× |" in table
     assert "169,343 nodes, 2,484,941 edges" in table
+    assert table.count("commit invented") == 2  # of both tables
     first = "| cora-gat | 20,000 ms | 8,000 ms | – | 1,000 ms | 20.0× | 8.00× |"
     assert table.index(first) < table.index("| 8×32")
 
@@ -611,6 +659,13 @@ def test_the_network_for_programs_equals_its_peer_and_its_memory_is_measured(
     for name in case.contenders:
         assert records[name, "step"].median > 0
         assert records[name, "memory"].values
+
+
+def test_the_readme_has_the_tables_of_the_committed_records() -> None:
+    readme = (ROOT / "README.md").read_text()
+    block = readme.split("<!-- results: python -m bench --readme -->\n")[1].split("<!-- /results")
+    message = "the tables of README.md are out of date: run `python -m bench --readme`"
+    assert block[0] == render_readme(read_ledger(FULL_PATH)), message
 
 
 def test_the_committed_page_is_computed_from_the_committed_records() -> None:
