@@ -1,5 +1,7 @@
-"""Sources: the Python files of projects, without duplicates, each assigned to one part.
+"""Sources: the Python files of projects, without copies, each assigned to one part.
 
+Folders in which a project keeps copies of other projects are left out: such a file differs from the
+original in little more than its imports, and one of them may be for training, the other for tests.
 Whole projects form test-unseen; of the others, some files form valid and test-seen, and the rest
 is train. The assignment depends on the seed and on names only, not on the order of the folders.
 """
@@ -9,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import os
 import random
+import re
 import sysconfig
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,6 +21,7 @@ from dynagat.data.programs.python_source import SkippedFile, read_bytes
 
 UNSEEN = 0.2  # at most this fraction of the files is in projects held out
 HELD_OUT = {"valid": 0.1, "test-seen": 0.1}  # of the files of the other projects
+COPIES = re.compile(r"_*(vendor(s|ed)?|extern(al)?s?|third_?party(_files)?)", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -52,24 +56,29 @@ def _installed() -> dict[str, Path]:
 
 
 def find_sources(projects: Mapping[str, Path]) -> Iterator[Source]:
-    """All Python files, in order; hidden folders and other installations inside are left out."""
+    """All Python files, in order, without those of other projects and other installations."""
     for project, root in sorted(projects.items()):
-        for path in python_files(root):
+        for path in python_files(root, without=COPIES):
             yield Source(project, path.relative_to(root.parent).as_posix(), path)
 
 
-def python_files(root: Path) -> Iterator[Path]:
-    """The file itself, or all Python files in a folder, in order."""
+def python_files(root: Path, without: re.Pattern[str] | None = None) -> Iterator[Path]:
+    """The file itself, or all Python files in a folder, in order.
+
+    Left out are hidden folders, other installations, and folders with a name like `without`.
+    """
     if not root.is_dir():
         yield root
         return
     for folder, folders, names in os.walk(root):
-        folders[:] = sorted(each for each in folders if not _is_left_out(each))
+        folders[:] = sorted(each for each in folders if not _is_left_out(each, without))
         yield from (Path(folder, name) for name in sorted(names) if name.endswith(".py"))
 
 
-def _is_left_out(name: str) -> bool:
-    return name.startswith(".") or name in ("__pycache__", "site-packages", "node_modules")
+def _is_left_out(name: str, without: re.Pattern[str] | None) -> bool:
+    if name.startswith(".") or name in ("__pycache__", "site-packages", "node_modules"):
+        return True
+    return without is not None and without.fullmatch(name) is not None
 
 
 def without_duplicates(sources: Iterable[Source]) -> tuple[list[Source], int]:
