@@ -232,13 +232,13 @@ class Lookup(Prediction):
         return torch.cat(right).cpu(), sum(losses) / self.parts[part].numel()
 
     def metrics(self, network: nn.Module, outcome: Outcome) -> dict[str, float]:
-        """Of the best round's weights; and the test accuracy of the last round's."""
+        """Of the best round's weights; and the train and test accuracy of the last round's."""
         is_running = self.settings.train_accuracy == "running"
         train = outcome.best.train if is_running else self.score(network, "train")
         is_selected_by_test = self.problem.valid is self.problem.test
         valid, right = outcome.best.valid, self.is_right(network, "test")[0]
         network.load_state_dict(outcome.last_state)
-        last = self.score(network, "test")
+        last = {f"last_{part}_accuracy": self.score(network, part) for part in ("train", "test")}
         if self.settings.shown_weights == "best":
             network.load_state_dict(outcome.best_state)
         return {
@@ -247,7 +247,7 @@ class Lookup(Prediction):
             # With dropout always on, another evaluation would give another value.
             "test_accuracy": valid if is_selected_by_test else float(right.double().mean()),
             "test_graph_accuracy": float(right.all(dim=1).double().mean()),
-            "last_test_accuracy": last,
+            **last,
         }
 
     def exhibits(self, network: Any) -> dict[str, Any]:
