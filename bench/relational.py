@@ -48,7 +48,7 @@ class Workload:
         torch.manual_seed(0)
         network = self.make()
         if name == "pyg":
-            network.recompute = False
+            network.recompute_from = None
             for layer in network.layers:
                 layer.conv = RelationalPyG(layer.conv, self.mechanism)  # pyright: ignore
         return network

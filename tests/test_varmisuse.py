@@ -137,14 +137,18 @@ def test_baselines_have_the_settings_of_the_released_code():
 @pytest.mark.parametrize("mechanism", ["gat", "gatv2", "dpgat", "gcn", "gin"])
 def test_layers_that_are_computed_again_give_the_same_gradients(mechanism):
     batch, found = join(graphs()), []
-    for recompute in (True, False):
+    num_nodes = len(batch.x.label)
+    for recompute_from, calls in ((num_nodes, 2), (num_nodes + 1, 1), (None, 1)):
         torch.manual_seed(0)
         network = ProgramStack(dim=16, layers=3).build(None, mechanism).train()
-        assert network.recompute
-        network.recompute = recompute
+        network.recompute_from = recompute_from
+        seen = []
+        network.layers[0].register_forward_pre_hook(lambda *_, seen=seen: seen.append(1))
         torch.nn.functional.cross_entropy(batch.run(network), batch.y).backward()
         found.append([p.grad for p in network.parameters()])
-    assert all(map(torch.equal, *found))
+        assert len(seen) == calls
+    for other in found[1:]:
+        assert all(map(torch.equal, found[0], other))
 
 
 # Batches
@@ -316,7 +320,6 @@ def test_programs_are_learnt_and_scored_on_a_device(problem, mechanism):
     for place in ("cpu", str(DEVICE)):
         torch.manual_seed(0)
         network = ProgramStack(dim=16, layers=2).build(None, mechanism)
-        network.recompute = False
         with pretend_device():
             prediction = ProgramTask().prepare(problem, VARMISUSE.schedule).to(torch.device(place))
             network.to(place).train()

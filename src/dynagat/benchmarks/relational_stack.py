@@ -35,7 +35,9 @@ class RelationalStack:
     A dense layer tanh(W h) follows layer 0 and every `dense_every`-th layer after it.
     """
 
-    RECOMPUTE: ClassVar[bool] = False  # layers in the backward pass: the same numbers, less memory
+    # Nodes of a batch from which layers are computed again in the backward pass: the same numbers
+    # with less memory, in more time. None: never.
+    RECOMPUTE_FROM: ClassVar[int | None] = None
 
     dim: int = 128
     heads: int = 8
@@ -69,7 +71,7 @@ class RelationalStack:
             readout,
             dropout=Dropout(self.dropout),
             every=self.averaged_every(mechanism),
-            recompute=self.RECOMPUTE,
+            recompute_from=self.RECOMPUTE_FROM,
         )
 
     def _layers(self, mechanism: str, num_relations: int) -> Iterator[Layer]:

@@ -51,8 +51,9 @@ class AveragedNetwork(nn.Module):
         readout: takes (h, x, further inputs of the network).
         dropout: a module.
         every: distance of the layers that get a mean; 0: none does.
-        recompute: whether the backward pass computes each layer again, with the same result,
-            instead of keeping its tables, which takes more time and less memory.
+        recompute_from: number of nodes from which the backward pass computes each layer again,
+            with the same result, instead of keeping its tables, which takes more time and less
+            memory; None: never.
     """
 
     def __init__(
@@ -63,12 +64,12 @@ class AveragedNetwork(nn.Module):
         *,
         dropout: nn.Module,
         every: int,
-        recompute: bool = False,
+        recompute_from: int | None = None,
     ) -> None:
         super().__init__()
         self.embedding, self.layers = embedding, nn.ModuleList(layers)
         self.readout, self.dropout, self.every = readout, dropout, every
-        self.recompute = recompute
+        self.recompute_from = recompute_from
 
     def forward(self, x: Any, edges: Graph | Neighbourhood, *readout_inputs: Any) -> Tensor:
         """The output of the readout."""
@@ -83,8 +84,12 @@ class AveragedNetwork(nn.Module):
             if self.every and t % self.every == 0:
                 mean = z if kept is None else torch.lerp(z, kept, 0.5)
                 kept, z = z, mean
-            if self.recompute and self.training and torch.is_grad_enabled():
+            if self._recomputes(len(h)):
                 h = checkpoint(layer, z, graph, use_reentrant=False, preserve_rng_state=False)
             else:
                 h = layer(z, graph)
         return h
+
+    def _recomputes(self, num_nodes: int) -> bool:
+        is_large = self.recompute_from is not None and num_nodes >= self.recompute_from
+        return is_large and self.training and torch.is_grad_enabled()

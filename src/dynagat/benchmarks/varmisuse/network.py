@@ -82,7 +82,8 @@ class SlotReadout(nn.Module):
 class ProgramStack(RelationalStack):
     """Scores the candidates of a slot; see `SlotReadout`."""
 
-    RECOMPUTE: ClassVar[bool] = True  # the tables of 23 relations are many times as large as h
+    # The tables of 23 relations are many times as large as h: about 40 kB a node in all layers.
+    RECOMPUTE_FROM: ClassVar[int | None] = 20_000
 
     dim: int = 96
     residual_every: int = 0  # D15: the attention models and GCN have no residual connections
