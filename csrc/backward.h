@@ -184,15 +184,16 @@ class Backward : Gather<A, Stored, M, Per> {
       this->sum_lanes(d.partial, count, d.grad);
       if ((dropout.active || p.dweights) && !adjust(d, e, count)) return;
       V *s = reinterpret_cast<V*>(d.score), *g = reinterpret_cast<V*>(d.grad);
-      for (int64_t t = 0; t < T; ++t) d.block_weight_sum[t] = d.block_product_sum[t] = V{};
-      for (int64_t v = 0, t = 0; v * W < count * H; ++v, t = t + 1 == T ? 0 : t + 1) {
-        s[v] = scaled_exp(s[v] - d.top[t]);
-        d.block_product_sum[t] += s[v] * g[v];
-        d.block_weight_sum[t] += s[v];
-      }
       for (int64_t t = 0; t < T; ++t) {
-        d.product_sum[t] += d.block_product_sum[t];
-        d.weight_sum[t] += d.block_weight_sum[t];
+        const V top = d.top[t];
+        V weight_sum{}, product_sum{};
+        for (int64_t v = t; v * W < count * H; v += T) {
+          s[v] = scaled_exp(s[v] - top);
+          product_sum += s[v] * g[v];
+          weight_sum += s[v];
+        }
+        d.weight_sum[t] += weight_sum;
+        d.product_sum[t] += product_sum;
       }
       if (gat)
         for (int64_t at = 0; at < count * H; ++at)

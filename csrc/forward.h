@@ -69,20 +69,25 @@ class Forward : Gather<A, Stored, M, Per> {
   DYNAGAT_INLINE void exponentiate(Memory& d, int64_t count) const {
     const int64_t T = tile.vectors, vectors = (count * H + W - 1) / W;
     V* s = reinterpret_cast<V*>(d.score);
-    for (int64_t t = 0; t < T; ++t) d.new_top[t] = d.top[t];
-    for (int64_t v = 0, t = 0; v < vectors; ++v, t = t + 1 == T ? 0 : t + 1)
-      d.new_top[t] = max(d.new_top[t], s[v]);
+    for (int64_t t = 0; t < T; ++t) {
+      V highest = d.top[t];
+      for (int64_t v = t; v < vectors; v += T) highest = max(highest, s[v]);
+      d.new_top[t] = highest;
+    }
     if (H % W) {
       tile.fold(d.new_top, d.head_sum, [](A x, A y) { return x > y ? x : y; });
       tile.repeat(d.head_sum, d.new_top);
     }
     raise_top(d);
-    for (int64_t t = 0; t < T; ++t) d.block_weight_sum[t] = V{};
-    for (int64_t v = 0, t = 0; v < vectors; ++v, t = t + 1 == T ? 0 : t + 1) {
-      s[v] = scaled_exp(s[v] - d.top[t]);
-      d.block_weight_sum[t] += s[v];
+    for (int64_t t = 0; t < T; ++t) {
+      const V top = d.top[t];
+      V sum{};
+      for (int64_t v = t; v < vectors; v += T) {
+        s[v] = scaled_exp(s[v] - top);
+        sum += s[v];
+      }
+      d.weight_sum[t] += sum;
     }
-    for (int64_t t = 0; t < T; ++t) d.weight_sum[t] += d.block_weight_sum[t];
   }
 
   // Sets top to new_top and multiplies the sums so far by exp(old top - new top).

@@ -33,7 +33,6 @@ struct Scratch {
   A* query_sums;                                                // Σ w g, Σ w
   Vec<A>*top, *new_top, *shrink;                                // shrink: exp(old top - new top)
   Vec<A>*weight_sum, *product_sum;                              // Σ w, Σ w g
-  Vec<A>*block_weight_sum, *block_product_sum;
 
   // Rows per edge of a block. The pass by key has rows of dout in value_row, rows of query in
   // key_row, and (α, ds) in edge_row.
@@ -77,9 +76,7 @@ struct Scratch {
     for (auto* number : {&dropout_factor, &head_sum, &inverse, &delta, &score_grad})
       visit(*number, heads);
     visit(query_sums, 2 * heads);
-    for (auto* sum : {&top, &new_top, &shrink, &weight_sum, &product_sum, &block_weight_sum,
-                      &block_product_sum})
-      visit(*sum, tile);
+    for (auto* sum : {&top, &new_top, &shrink, &weight_sum, &product_sum}) visit(*sum, tile);
     for (auto* row : {&key_row, &sum_row, &value_row}) visit(*row, block);
     visit(edge_row, block);
     visit(sign_row, block);
