@@ -108,6 +108,12 @@ def test_bad_pairs_are_refused_in_python(pairs, message, folder):
         dynagat.load_model(folder / "out/model").score(pairs)
 
 
+def test_a_model_of_links_says_which_options_it_takes(folder):
+    result = call("predict", "--model", folder / "out/model")
+    assert result.exit_code == 2
+    assert "predicts links and takes --links or --suggest" in " ".join(result.stderr.split())
+
+
 def test_an_unknown_node_has_no_suggestions(folder):
     with pytest.raises(ValueError, match="node 'nobody' is not in the graph"):
         dynagat.load_model(folder / "out/model").suggest("nobody")
