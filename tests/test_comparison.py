@@ -534,6 +534,13 @@ def test_worse_is_called_worse():
     assert any("GATv2 is worse than GAT (p" in each for each in sentences), sentences
 
 
+def test_runs_that_used_all_their_epochs_are_not_said_to_improve_still():
+    """Their best round can be several rounds before the last one."""
+    ours = [record("gat", seed, 0.9, 0.8, ended="budget") for seed in range(3)]
+    [caution] = [each for each in words(ours) if "all their epochs" in each]
+    assert caution.startswith("3 of 3 runs used all their epochs before early stopping ended them")
+
+
 def test_runs_that_diverged_are_left_out_and_counted():
     bad = [record("gat", 1, math.nan, math.nan, ended="diverged")]
     sentences = words(runs("gatv2", [0.9, 0.91]), [*runs("gat", [0.8]), *bad])

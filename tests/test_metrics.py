@@ -180,3 +180,5 @@ def test_metrics_are_found_by_their_usual_names(name, metric):
 def test_an_unknown_metric_is_refused_with_the_known_ones():
     with pytest.raises(ValueError, match="metric must be one of accuracy, macro_f1, but is 'mae'"):
         metrics.find_metric("mae", [ACCURACY, MACRO_F1])
+    with pytest.raises(ValueError, match="metric must be one of r2, mae, rmse, but is 'accuracy'"):
+        metrics.find_metric("accuracy", metrics.METRICS["regression"])

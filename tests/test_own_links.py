@@ -81,7 +81,8 @@ def test_a_saved_model_gives_the_same_scores(folder, tmp_path):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("from,to\nr1,r2\nr1,nobody\n", "line 3: column 'to' holds 'nobody'"),
+        ("from,to\nr1,r2\nr1,nobody\n", "line 3: column 'to' holds 'nobody', which is not in the "
+         "graph of the model"),
         ("from,to\nr1,r1\n", "line 2: the pair holds 'r1' twice, which is no link"),
         ("a,b\nr1,r2\n", "has no column 'from'"),
     ],
@@ -105,6 +106,12 @@ def test_bad_pairs_are_refused_with_their_line(text, message, folder):
 def test_bad_pairs_are_refused_in_python(pairs, message, folder):
     with pytest.raises(ValueError, match=message):
         dynagat.load_model(folder / "out/model").score(pairs)
+
+
+def test_a_model_of_links_says_which_options_it_takes(folder):
+    result = call("predict", "--model", folder / "out/model")
+    assert result.exit_code == 2
+    assert "predicts links and takes --links or --suggest" in " ".join(result.stderr.split())
 
 
 def test_an_unknown_node_has_no_suggestions(folder):

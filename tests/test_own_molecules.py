@@ -163,6 +163,17 @@ def test_a_command_that_lacks_something_is_one_sentence(arguments, message, tmp_
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.parametrize(("target", "metric"), [("weight", "R²"), ("kind", "ROC-AUC")])
+def test_too_few_test_molecules_for_the_metric_are_refused_before_training(
+    target, metric, tmp_path
+):
+    lines = [f"{'C' * n}O,{n / 3},{'ab'[n % 2]}" for n in range(1, 6)]
+    (tmp_path / "few.csv").write_text("\n".join(["smiles,weight,kind", *lines, ""]))
+    data = read_molecules(tmp_path / "few.csv", smiles="smiles", target=target)
+    with pytest.raises(ValueError, match=f"{metric} can't be computed, since the targets of the 1"):
+        compare(data, mechanisms=["gcn"], seeds=[0], settings=["max_rounds=1"])
+
+
 # QM9
 
 METHANE = {

@@ -181,5 +181,6 @@ def find_metric(name: str, known: Iterable[Metric]) -> Metric:
     for metric in known:
         if metric.name == words or SHORT_NAMES.get(words) == metric:
             return metric
-    names = ", ".join(metric.name for metric in known)
+    short = {metric: name for name, metric in SHORT_NAMES.items() if name not in ("auc", "f1")}
+    names = ", ".join(short.get(metric, metric.name) for metric in known)
     raise ValueError(f"metric must be one of {names}, but is {name!r}")

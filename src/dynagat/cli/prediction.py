@@ -71,13 +71,14 @@ def predict(
             _check_no(given, "--links and --suggest take --model")
             _score_links(model, links, suggest, top, out_file, as_json, place)
             return
+        loaded = None if model is None else _load(model, place)
         if out_file is None:
             raise ValueError("--out is missing: the file of the predictions, .parquet or .csv")
-        if model is None:
+        if model is None or loaded is None:
             _check_no(others | columns, "--run takes --graphs and --smiles")
             predictions = _of_run(str(run), store, graphs, smiles, place)
         else:
-            predictions = _of_model(model, others, columns, graphs, smiles, place)
+            predictions = _of_model(loaded, model, others, columns, graphs, smiles)
         path = predictions.save(out_file)
     note(f"{len(predictions):,} predictions: {path}")
 
@@ -111,20 +112,27 @@ def _check_no(options: dict[str, Any], why: str) -> None:
             raise ValueError(f"{why}, but no {name}")
 
 
+def _load(folder: Path, device: torch.device) -> Any:
+    """A model of nodes or molecules."""
+    from dynagat.comparison import LinkModel, load_model
+
+    model = load_model(folder).to(device)
+    if isinstance(model, LinkModel):
+        raise ValueError(f"{folder} predicts links and takes --links or --suggest")
+    return model
+
+
 def _of_model(
+    model: Any,
     folder: Path,
     others: dict[str, Any],
     columns: dict[str, str | None],
     graphs: Path | None,
     smiles: str | None,
-    device: torch.device,
 ) -> Predictions:
-    from dynagat.comparison import LinkModel, MoleculeModel, load_model
+    from dynagat.comparison import MoleculeModel
     from dynagat.data.catalog import load
 
-    model = load_model(folder).to(device)
-    if isinstance(model, LinkModel):
-        raise ValueError(f"{folder} predicts links and takes --links or --suggest")
     if isinstance(model, MoleculeModel):
         _check_no(others | columns, f"{folder} predicts molecules and takes --graphs")
         return model.predict(_molecules(graphs, smiles or model.smiles))

@@ -238,8 +238,8 @@ def _cautions(results: Sequence[MechanismResult]) -> list[str]:
         sentences.append(f"{diverged} of {len(runs)} runs diverged and are left out of the means.")
     if budget * 2 > len(runs):
         many = f"{budget} of {len(runs)} runs used all their epochs"
-        sentences.append(f"{many} while the validation score was still improving: more epochs "
-                         "could change the order (--set max_rounds=…).")  # fmt: skip
+        sentences.append(f"{many} before early stopping ended them: more epochs could change the "
+                         "order (--set max_rounds=…).")  # fmt: skip
     return sentences
 
 

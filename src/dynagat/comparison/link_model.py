@@ -146,9 +146,11 @@ class LinkModel(Model):
         file = TableFile.open(path)
         file.check_columns(self.ends)
         memory = Memory()
-        EdgeReader(file, EdgeColumns(*self.ends), self._names).write_as_listed(memory, EDGE_BASE)
-        ends = [memory.growing[f"{EDGE_BASE}/{end}_index"].array for end in ("key", "query")]
-        pairs = np.stack(ends, axis=1).astype(np.int64)
+        ends = EdgeColumns(*self.ends)
+        reader = EdgeReader(file, ends, self._names, known_as="in the graph of the model")
+        reader.write_as_listed(memory, EDGE_BASE)
+        index = [memory.growing[f"{EDGE_BASE}/{end}_index"].array for end in ("key", "query")]
+        pairs = np.stack(index, axis=1).astype(np.int64)
         same = np.flatnonzero(pairs[:, 0] == pairs[:, 1])
         if len(same):
             row = int(same[0])

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
 import numpy as np
+import torch
 
 from dynagat.benchmarks.own_graph import NodeNetwork
 from dynagat.comparison import link_plan, molecule_plan
@@ -96,6 +98,8 @@ def make_plan(
     values = choose(data, given)
     values |= {"data.graph": str(data.folder.resolve()), "data.content": fingerprint(data.folder)}
     metric = _metric(data, given.get(subject.metric_path, ""))
+    if subject != LINKS:
+        _check_defined(metric, data)
     values |= {"schedule.stop_at": 1.0 if metric.higher_is_better else 0.0}
     values |= given | {subject.metric_path: metric.name}
     chosen = with_values(start, values)  # all at once: some depend on others
@@ -149,6 +153,23 @@ def divided_among(workers: int, data: GraphData) -> list[str]:
 def _metric(data: GraphData, name: str) -> Metric:
     """The metric of a name, or else the one that suits the target."""
     return find_metric(name, KNOWN_METRICS[data.task["kind"]]) if name else _suitable(data)[0]
+
+
+def _check_defined(metric: Metric, data: GraphData) -> None:
+    """Refuse parts of the split that no prediction could be scored on."""
+    task, y = data.task, np.asarray(data.y)
+    width = 1 if task["kind"] == "regression" else len(task["classes"])
+    for part in ("valid", "test"):
+        target = torch.from_numpy(y[np.asarray(data.split[part])])
+        target = target if target.is_floating_point() else target.long()
+        if len(target) and math.isnan(metric.function(torch.zeros(len(target), width), target)):
+            rows = subject_of(data).rows
+            targets = f"the targets of the {len(target):,} {part} {rows}"
+            raise ValueError(
+                f"{metric.title} can't be computed, since {targets} have no two different values; "
+                f"use more labelled {rows}, "
+                "another split (--split-seed) or another --metric"
+            )
 
 
 def _suitable(data: GraphData) -> tuple[Metric, str]:

@@ -49,6 +49,7 @@ class EdgeReader:
     columns: EdgeColumns
     ids: Ids
     counts: EdgeCounts = field(default_factory=EdgeCounts)
+    known_as: str = "an id in the table of nodes"  # what ids are, for error messages
 
     def write_as_listed(self, destination: Destination, base: str) -> None:
         """Write one edge per line, in the order of the lines."""
@@ -153,7 +154,7 @@ class EdgeReader:
             return TableError(f"{place}: column {name!r} is empty, but must hold the id of a node")
         return TableError(
             f"{place}: column {name!r} holds {shown(value)}, "
-            "which is not an id in the table of nodes"
+            f"which is not {self.known_as}"
         )
 
     def _first_unknown(self, end: pa.ChunkedArray) -> int:
