@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 import dynagat.data
 from dynagat.data import TableError, read_tables, write_tables
 from dynagat.data.store import EDGE, Edges, GraphData, Nodes, flat, open_graph
+from dynagat.data.tables import table_file
 from dynagat.data.texts import Texts
 from tests.tables import EDGES, NODES, pairs, write
 
@@ -310,3 +311,20 @@ def test_nodes_without_feature_columns_have_no_x(tmp_path):
     for folder in (None, tmp_path / "graph"):
         data = read_tables(tmp_path / "e.csv", tmp_path / "n.csv", target="label", folder=folder)
         assert set(data.nodes["node"].arrays) == {"id", "y"}
+
+
+@pytest.mark.parametrize("packed", [False, True], ids=["plain", "gzip"])
+def test_arrow_reads_ahead_without_calling_python(tmp_path, monkeypatch, packed):
+    """A process that ends while a thread of Arrow's calls Python would be aborted."""
+    path, read, sources = tmp_path / "edges.csv", table_file.arrow_csv.open_csv, []
+    path.write_bytes(gzip.compress(b"a,b\n1,2\n") if packed else b"a,b\n1,2\n")
+
+    def open_csv(file, *options):
+        sources.append(file)
+        return read(file, *options)
+
+    monkeypatch.setattr(table_file.arrow_csv, "open_csv", open_csv)
+    ((first, block),) = table_file.TableFile.open(path).blocks(["b"])
+    assert (first, block.to_pydict()) == (0, {"b": ["2"]})
+    (source,) = sources
+    assert isinstance(source, pa.NativeFile) and not isinstance(source, pa.PythonFile)

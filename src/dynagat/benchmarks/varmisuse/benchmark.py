@@ -27,7 +27,7 @@ def _extras(findings: Any) -> Any:
 VARMISUSE = Benchmark(
     name="varmisuse",
     title="VarMisuse: which variable belongs into a slot of a program",
-    source="the paper's VarMisuse table, 5 runs",
+    source="The paper's VarMisuse table, 5 runs",
     claim="GATv2 finds misused variables better than GAT (88.0 against 86.9, p = 0.048, 5 runs).",
     data=ProgramData(),
     network=ProgramStack(),

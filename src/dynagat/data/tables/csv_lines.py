@@ -40,11 +40,14 @@ def shown(value: object) -> str:
     return text if len(text) <= 60 else f"{text[:56]}...{text[0]}"
 
 
+def is_gzip(path: Path) -> bool:
+    with open(path, "rb") as file:
+        return file.read(len(GZIP)) == GZIP
+
+
 def open_bytes(path: Path) -> IO[bytes]:
     """Open a file for reading, decompressed if it is a gzip file."""
-    with open(path, "rb") as file:
-        packed = file.read(2) == GZIP
-    return cast("IO[bytes]", gzip.open(path, "rb") if packed else open(path, "rb"))
+    return cast("IO[bytes]", gzip.open(path, "rb") if is_gzip(path) else open(path, "rb"))
 
 
 @contextmanager

@@ -6,11 +6,10 @@ their types. Errors name the file and the line, or the row of a Parquet file.
 
 from __future__ import annotations
 
-import io
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.csv as arrow_csv
@@ -22,6 +21,7 @@ from dynagat.data.tables.csv_lines import (
     check_distinct,
     check_num_columns,
     explain_errors,
+    is_gzip,
     line_of,
     open_bytes,
     read_header,
@@ -90,14 +90,15 @@ class TableFile:
 
     def _csv_blocks(self, columns: list[str]) -> Iterator[pa.RecordBatch]:
         assert self.separator is not None
-        with explain_errors(self.path), _Text(open_bytes(self.path)) as text:
+        with explain_errors(self.path):
             try:
-                yield from _open_csv(text, self.separator, columns)
+                quotes = _count_quotes(self.path)
+                yield from _open_csv(self.path, self.separator, columns)
             except (pa.ArrowInvalid, _NulByte) as error:
                 self._diagnose()
                 why = str(error).splitlines()[0]
                 raise TableError(f"{self.path} can't be read as CSV: {why}") from None
-            if text.quotes % 2:  # Arrow accepts a quote that is never closed
+            if quotes % 2:  # Arrow accepts a quote that is never closed
                 self._diagnose()
 
     def _diagnose(self) -> None:
@@ -124,36 +125,30 @@ class _NulByte(Exception):
     pass
 
 
-class _Text(io.RawIOBase):
-    """A file for Arrow's reader; detects NUL bytes and counts quotes, which Arrow ignores."""
-
-    def __init__(self, file: IO[bytes]) -> None:
-        self.file, self.quotes = file, 0
-
-    def read(self, size: int = -1) -> bytes:
-        block = self.file.read(size)
-        if b"\0" in block:
-            raise _NulByte("it contains a NUL byte")
-        self.quotes += block.count(b'"')
-        return block
-
-    def readable(self) -> bool:
-        return True
-
-    def close(self) -> None:
-        self.file.close()
-        super().close()
+def _count_quotes(path: Path) -> int:
+    """The number of quotes; also refuses NUL bytes. Arrow ignores both."""
+    quotes = 0
+    with open_bytes(path) as file:
+        while block := file.read(BLOCK_BYTES):
+            if b"\0" in block:
+                raise _NulByte("it contains a NUL byte")
+            quotes += block.count(b'"')
+    return quotes
 
 
-def _open_csv(text: _Text, separator: str, columns: list[str]) -> Iterator[pa.RecordBatch]:
+def _open_csv(path: Path, separator: str, columns: list[str]) -> Iterator[pa.RecordBatch]:
     as_text = dict.fromkeys(columns, pa.string())
     convert = arrow_csv.ConvertOptions(
         column_types=as_text, include_columns=columns, strings_can_be_null=False
     )
     parse = arrow_csv.ParseOptions(delimiter=separator, newlines_in_values=True)
     read = arrow_csv.ReadOptions(block_size=BLOCK_BYTES + COLUMN_BYTES * len(columns))
-    source: Any = text
-    yield from arrow_csv.open_csv(source, read, parse, convert)
+    # A file of Arrow's own: its threads read ahead, and a process that ends while one of them
+    # calls Python is aborted.
+    file: Any = pa.OSFile(str(path), "rb")
+    if is_gzip(path):
+        file = pa.CompressedInputStream(file, "gzip")
+    yield from arrow_csv.open_csv(file, read, parse, convert)
 
 
 def _parquet_names(path: Path) -> tuple[str, ...]:
