@@ -91,6 +91,9 @@ def test_without_ray_the_option_says_how_to_install_it(monkeypatch):
         (["--gpus-per-run", "1"], "--gpus-per-run is for --ray, which is missing"),
         (["--ray", "auto", "--cpus-per-run", "0"], "cpus-per-run must be at least 1, but is 0"),
         (["--ray", "auto", "--gpus-per-run", "-1"], "gpus-per-run must not be negative, but is"),
+        (["--ray", "auto", "--gpus-per-run", "nan"], "gpus-per-run must be a whole number or"),
+        (["--ray", "auto", "--gpus-per-run", "inf"], "gpus-per-run must be a whole number or"),
+        (["--ray", "auto", "--gpus-per-run", "1.5"], "gpus-per-run must be a whole number or"),
     ],
 )
 @pytest.mark.parametrize("command", ["run", "tune"])
