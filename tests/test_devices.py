@@ -8,8 +8,10 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+from typer.testing import CliRunner
 
 from dynagat import GATv2Conv, Graph
+from dynagat.cli import app
 from dynagat.nn import cache
 from dynagat.nn.gcn import GCNConv
 from dynagat.nn.relational import RGCNConv
@@ -44,6 +46,16 @@ def test_an_impossible_choice_is_an_error(name, device, message, monkeypatch):
     monkeypatch.setattr(devices, "IS_INTERPRETED", False)
     with pytest.raises(RuntimeError, match=f"DYNAGAT_BACKEND={name} {message}"):
         devices.choose(device)
+
+
+def test_a_command_explains_an_impossible_choice_in_one_sentence(monkeypatch, tmp_path):
+    monkeypatch.setattr(devices, "forced", "triton")
+    monkeypatch.setattr(devices, "HAS_TRITON", False)
+    words = ["run", "dictionary-lookup", "--smoke", "--set", "k=4", "--store", str(tmp_path / "s")]
+    done = CliRunner().invoke(app, words)
+    assert done.exit_code == 2
+    sentence = "dynagat: DYNAGAT_BACKEND=triton needs the package triton, which is not installed"
+    assert done.stderr.splitlines()[-1].startswith(sentence)
 
 
 def test_triton_that_is_not_installed_is_an_error(monkeypatch):

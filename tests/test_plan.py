@@ -173,6 +173,14 @@ def test_bad_input_is_one_sentence(words, message, rates_file):
     assert message in done.stderr
 
 
+def test_a_mechanism_without_a_plan_is_refused_before_rates_are_measured(monkeypatch):
+    told = []
+    monkeypatch.setattr("dynagat.planning.measure_rates", told.append)
+    done = invoke("pubmed", "--mechanism", "gcn")
+    assert (done.exit_code, told) == (2, [])
+    assert done.stderr.startswith("dynagat: mechanism must be one of gat, gatv2, dpgat, but is")
+
+
 @pytest.mark.parametrize(
     "text",
     ["", "[]", "{}", "nonsense", json.dumps(RATES.to_dict() | {"sampled": -1}),

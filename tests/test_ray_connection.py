@@ -87,10 +87,14 @@ def test_without_ray_the_option_says_how_to_install_it(monkeypatch):
     [
         (["--ray", "here"], "--ray must be auto or HOST:PORT of the head of a Ray cluster, but is"),
         (["--ray", "auto", "--workers", "2"], "--workers is for this machine, not for --ray, but"),
+        (["--device", ""], "device must be one of auto, cpu, cuda, xpu, mps, or one with a number"),
         (["--cpus-per-run", "2"], "--cpus-per-run is for --ray, which is missing"),
         (["--gpus-per-run", "1"], "--gpus-per-run is for --ray, which is missing"),
         (["--ray", "auto", "--cpus-per-run", "0"], "cpus-per-run must be at least 1, but is 0"),
         (["--ray", "auto", "--gpus-per-run", "-1"], "gpus-per-run must not be negative, but is"),
+        (["--ray", "auto", "--gpus-per-run", "nan"], "gpus-per-run must be a whole number or"),
+        (["--ray", "auto", "--gpus-per-run", "inf"], "gpus-per-run must be a whole number or"),
+        (["--ray", "auto", "--gpus-per-run", "1.5"], "gpus-per-run must be a whole number or"),
     ],
 )
 @pytest.mark.parametrize("command", ["run", "tune"])

@@ -10,6 +10,7 @@ from rich.console import Console
 
 from dynagat.experiment.runner import WorkerError
 from dynagat.experiment.store import StoreError
+from dynagat.ops.devices import ImpossibleBackend
 
 out, err = Console(), Console(stderr=True)
 if not out.is_terminal:
@@ -26,7 +27,7 @@ def explain_errors() -> Iterator[None]:
     """Errors that the caller can fix end in one sentence and exit code 2."""
     try:
         yield
-    except (ValueError, StoreError, WorkerError) as error:
+    except (ValueError, StoreError, WorkerError, ImpossibleBackend) as error:
         _refuse(str(error))
     except MemoryError as error:
         _refuse(f"this takes more memory than there is: {error or 'nothing was written'}")

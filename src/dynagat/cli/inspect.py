@@ -55,7 +55,7 @@ def inspect(
     from dynagat.report.microscope import write_microscope
 
     with explain_errors():
-        place = find_device(device or "cpu")
+        place = find_device("cpu" if device is None else device)
         if data is not None and not subjects.is_checkpoint(subject):
             raise ValueError(f"--data is for a checkpoint, but {subject} is none")
         if checkpoint is not None and not subject.endswith(".py"):

@@ -35,11 +35,13 @@ def plan(
     Measures for about ten seconds how fast this machine samples, reads, multiplies and attends.
     """
     from dynagat.planning import Hosts, find_sizes, make_plan, measure_rates, read_rates
+    from dynagat.planning.plan import check_mechanism
     from dynagat.planning.text import lines
 
     with explain_errors():
         cluster = Hosts(hosts, None if memory is None else memory * 1e9, gigabits, partitioned)
         find_sizes(dataset)  # before measuring
+        check_mechanism(mechanism)
         measured = measure_rates(_tell) if rates is None else read_rates(rates)
         result = make_plan(dataset, measured, cluster, mechanism)
     if as_json:

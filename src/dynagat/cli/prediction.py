@@ -61,7 +61,7 @@ def predict(
     Tables must have the columns that the model was trained on. New nodes and edges are fine.
     """
     with explain_errors():
-        place = find_device(device or "cpu")
+        place = find_device("cpu" if device is None else device)
         if (model is None) == (run is None):
             raise ValueError("predict takes --model, or --run and --store")
         others = {"graph": graph, "edges": edges, "nodes": nodes}

@@ -50,19 +50,19 @@ def chosen_runner(
 ) -> Runner:
     """Where to make the runs; a ValueError if the options contradict each other."""
     if ray is None:
-        find_device(device or "cpu")
+        find_device("cpu" if device is None else device)
         for name, value in (("cpus", cpus), ("gpus", gpus)):
             if value is not None:
                 raise ValueError(f"--{name}-per-run is for --ray, which is missing")
         if ddp == 1:
-            return runner_of(workers, device or "cpu")
+            return runner_of(workers, "cpu" if device is None else device)
         if workers != 1:
             raise ValueError(
                 f"--workers {workers} makes several runs at a time and --ddp {ddp} each run on "
                 "several processes; give one of them"
             )
-        return Distributed(ddp, device or "cpu")
+        return Distributed(ddp, "cpu" if device is None else device)
     if workers != 1:
         raise ValueError(f"--workers is for this machine, not for --ray, but is {workers}")
-    device = device or ("auto" if gpus else "cpu")
+    device = ("auto" if gpus else "cpu") if device is None else device
     return Cluster(ray, 1 if cpus is None else cpus, 0.0 if gpus is None else gpus, device, ddp)

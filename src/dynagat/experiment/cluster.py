@@ -66,6 +66,10 @@ class Cluster(Runner):
             raise ValueError(f"cpus-per-run must be at least 1, but is {self.cpus}")
         if self.gpus < 0:
             raise ValueError(f"gpus-per-run must not be negative, but is {self.gpus}")
+        if not (self.gpus < 1 or float(self.gpus).is_integer()):
+            raise ValueError(
+                f"gpus-per-run must be a whole number or less than 1, but is {self.gpus}"
+            )
         if self.gpus == 0 and self.device not in ("cpu", "auto"):
             raise ValueError(f"--device {self.device} with --ray needs --gpus-per-run, such as 1")
         if self.size < 1:

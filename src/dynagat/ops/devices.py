@@ -20,13 +20,17 @@ IS_INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"  # then it computes o
 forced = FORCED  # by DYNAGAT_BACKEND; empty: the best one for the device
 
 
+class ImpossibleBackend(RuntimeError):
+    """DYNAGAT_BACKEND names an implementation that can't compute on a device."""
+
+
 def choose(device: torch.device) -> str:
     """reference, fused, triton or streamed. An impossible DYNAGAT_BACKEND raises an error."""
     kind = device.type
     if forced:
         reason = _reason_against(forced, kind)
         if reason:
-            raise RuntimeError(
+            raise ImpossibleBackend(
                 f"DYNAGAT_BACKEND={forced} {reason}, but the tensors are on {device}"
             )
         return forced

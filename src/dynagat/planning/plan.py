@@ -136,10 +136,14 @@ def make_plan(name: str, rates: Rates, hosts: Hosts | None = None, mechanism: st
         mechanism: an attention mechanism; default: "gatv2".
     """
     hosts, mechanism = hosts or Hosts(), mechanism or "gatv2"
-    if mechanism not in ATTENTION:
-        raise ValueError(f"mechanism must be one of {', '.join(ATTENTION)}, but is {mechanism!r}")
+    check_mechanism(mechanism)
     sizes, benchmark = find_sizes(name), _benchmark(name)
     return plan_benchmark(benchmark, sizes, rates, hosts, mechanism)
+
+
+def check_mechanism(name: str) -> None:
+    if name not in ATTENTION:
+        raise ValueError(f"mechanism must be one of {', '.join(ATTENTION)}, but is {name!r}")
 
 
 def plan_benchmark(
