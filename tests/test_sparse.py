@@ -246,3 +246,31 @@ def test_the_scores_of_gat_have_a_second_derivative(offset):
 
     assert torch.autograd.gradcheck(call, tensors)
     assert torch.autograd.gradgradcheck(call, tensors)
+
+
+@pytest.mark.parametrize("layout", [torch.sparse_coo, torch.sparse_csr, None], ids=str)
+@pytest.mark.parametrize("is_inference", [False, True])
+def test_what_is_found_in_inference_mode_serves_training_too(layout, is_inference):
+    x, weight, bias = made()
+    given = x if layout is None else x.to_sparse(layout=layout)
+    expected = F.linear(x, weight, bias)
+    with torch.inference_mode():
+        inference = given.clone() if is_inference else given
+        torch.testing.assert_close(project(inference, weight, bias), expected)
+        dropped = dynagat.dropout(x, 0.5)
+        torch.testing.assert_close(project(dropped, weight, bias), F.linear(dropped, weight, bias))
+    for one, other in zip(
+        results(project(given, weight, bias), weight, bias),
+        results(expected, weight, bias),
+        strict=True,
+    ):
+        torch.testing.assert_close(one, other)
+
+
+def test_entries_with_duplicates_are_added_in_inference_mode():
+    x, weight, bias = made()
+    half = (x / 2).to_sparse()
+    index, values = half.indices().repeat(1, 2), half.values().repeat(2)
+    twice = torch.sparse_coo_tensor(index, values, x.shape, check_invariants=True)
+    with torch.inference_mode():
+        torch.testing.assert_close(project(twice, weight, bias), F.linear(x, weight, bias))
