@@ -274,3 +274,20 @@ def test_entries_with_duplicates_are_added_in_inference_mode():
     twice = torch.sparse_coo_tensor(index, values, x.shape, check_invariants=True)
     with torch.inference_mode():
         torch.testing.assert_close(project(twice, weight, bias), F.linear(x, weight, bias))
+
+
+@pytest.mark.parametrize("layout", [torch.sparse_coo, torch.sparse_csr], ids=str)
+@pytest.mark.parametrize("density", [0.05, 0.5])
+@pytest.mark.parametrize("has_gradient", [False, True])
+def test_a_compiled_layer_takes_sparse_features(layout, density, has_gradient):
+    torch.compiler.reset()
+    x, _, _ = made(density=density)
+    edges = torch.randint(0, 400, (2, 900))
+    layer = dynagat.GATv2Conv(200, 8, heads=8, residual=True).double()
+    compiled = torch.compile(layer, backend="aot_eager")
+    given = x.to_sparse(layout=layout).requires_grad_(has_gradient)
+    out = compiled(given, edges)
+    torch.testing.assert_close(out, layer(x, edges))
+    out.sum().backward()
+    assert (given.grad is not None) == has_gradient
+    torch.testing.assert_close(compiled(x, edges), out)
