@@ -89,7 +89,9 @@ def find(x: Tensor) -> Sparse | None:
         return None
     if x.layout in LAYOUTS:
         return None if _is_dense(x) else _entries(x)
-    if x.requires_grad or x.numel() < FEWEST or x.is_inference() or not x.is_contiguous():
+    if x.layout != torch.strided or x.requires_grad or x.numel() < FEWEST:
+        return None
+    if x.is_inference() or not x.is_contiguous():
         return None
     return _remembered(x, (x._version, x.data_ptr(), x.shape), _count)
 
