@@ -103,7 +103,7 @@ def test_a_compiled_program_drops_the_same_entries():
 
 
 @pytest.mark.parametrize("layout", [torch.sparse_coo, torch.sparse_csr, torch.sparse_csc], ids=str)
-@pytest.mark.filterwarnings("ignore:Sparse CSR")
+@pytest.mark.filterwarnings("ignore:Sparse CS")
 def test_the_result_of_a_sparse_tensor_is_dense(layout):
     x = torch.randn(30, 20) * (torch.rand(30, 20) < 0.1)
     for call in (drop, torch.compile(drop, backend="aot_eager")):

@@ -12,7 +12,7 @@ from dynagat.ops import sparse
 from dynagat.ops.head_scores import with_scores
 from dynagat.ops.project import project
 
-pytestmark = [pytest.mark.native, pytest.mark.filterwarnings("ignore:Sparse CSR")]
+pytestmark = [pytest.mark.native, pytest.mark.filterwarnings("ignore:Sparse CS")]
 
 
 def made(rows=400, columns=200, out=13, density=0.05, dtype=torch.float64):
@@ -206,6 +206,8 @@ def test_a_sparse_x_of_another_layout_is_an_error():
     x = made(dtype=torch.float32)[0].to_sparse_csc()
     with pytest.raises(ValueError, match=r"COO or CSR, but has the layout torch\.sparse_csc"):
         layer(x, torch.zeros(2, 1, dtype=torch.long))
+    with pytest.raises(ValueError, match="x must have single numbers as its entries, but has whole"):
+        layer(made(dtype=torch.float32)[0].to_sparse(1), torch.zeros(2, 1, dtype=torch.long))
 
 
 @pytest.mark.parametrize(
