@@ -359,6 +359,12 @@ def patched() -> nn.Module:
     return layer
 
 
+def buffered() -> nn.Module:
+    layer = pyg.GATConv(IN, C)
+    layer.register_buffer("steps", torch.zeros(1))
+    return layer
+
+
 def odd_fill() -> nn.Module:
     return pyg.GATConv(IN, C, edge_dim=2, fill_value="any")
 
@@ -373,6 +379,7 @@ LEFT = [
     (parametrized, "lin is parametrized"),
     (rebuilt, "lin_l is a torch.nn.modules.linear.Linear"),
     (patched, "its message was replaced"),
+    (buffered, "it has the buffer steps"),
     (odd_fill, "fill_value must be"),
     (lambda: torch.compile(pyg.GATConv(IN, C)), "it is compiled"),
 ]
@@ -421,6 +428,20 @@ def test_dropout_modules_are_replaced_and_listed() -> None:
     assert isinstance(model[0], Dropout)
     assert (model[0].p, model[0].training) == (0.3, False)
     assert "replaced 0, a dropout" in str(report)
+
+
+def test_a_dropout_that_was_changed_is_left_as_it_is() -> None:
+    patched, counting, invalid = nn.Dropout(0.3), nn.Dropout(0.3), nn.Dropout(0.3)
+    patched.forward = lambda x: x
+    counting.register_buffer("calls", torch.zeros(1))
+    invalid.p = 3.0
+    report = accelerate(nn.Sequential(patched, counting, invalid))
+    assert report.dropouts == ()
+    assert report.left == (
+        ("0", "its forward was replaced or added"),
+        ("1", "its calls was replaced or added"),
+        ("2", "p must lie in [0, 1], but is 3.0"),
+    )
 
 
 def test_only_modules_are_accelerated() -> None:

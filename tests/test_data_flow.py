@@ -199,6 +199,23 @@ def f():
         "5:8>5:12 5:12>7:11 7:11>2:4",
         "5:8>2:4 5:12>2:4 7:11>2:4",
     ),
+    # also if it is bound after the function that uses it, and further out as well
+    "nonlocal-later": (
+        """\
+def f(x):
+    def g(n):
+        def h():
+            nonlocal x, y, n
+            x = y + n
+        [y := 1 for _ in n]
+        x = n
+        h()
+        return x
+    return g, x
+""",
+        "5:12>9:15 5:16>6:9 5:20>7:12 6:9>6:9 6:20>6:20 6:25>2:10 7:12>6:25 9:15>7:8 10:14>1:6",
+        "5:12>7:8 5:16>6:9 5:20>2:10 6:9>6:9 6:20>6:20 6:25>2:10 7:12>2:10 9:15>7:8 10:14>1:6",
+    ),
     # captures of patterns; a failed guard has bound them
     "match": (
         """\

@@ -100,3 +100,27 @@ def test_a_compiled_program_drops_the_same_entries():
     expected = module(x)
     torch.manual_seed(1)
     assert torch.equal(compiled(x), expected)
+
+
+@pytest.mark.parametrize("layout", [torch.sparse_coo, torch.sparse_csr, torch.sparse_csc], ids=str)
+@pytest.mark.filterwarnings("ignore:Sparse CS")
+def test_the_result_of_a_sparse_tensor_is_dense(layout):
+    x = torch.randn(30, 20) * (torch.rand(30, 20) < 0.1)
+    for call in (drop, torch.compile(drop, backend="aot_eager")):
+        assert torch.equal(call(x.to_sparse(layout=layout), SEED, 0.5), drop(x, SEED, 0.5))
+
+
+@pytest.mark.parametrize("randomness", ["same", "different"])
+def test_vmap_drops_entries_of_a_batch(randomness):
+    call = torch.vmap(lambda x: dynagat.dropout(x, 0.5), randomness=randomness)
+    out = call(torch.ones(2, 1_000))
+    assert set(out.unique().tolist()) == {0, 2}
+    assert torch.equal(out[0], out[1]) == (randomness == "same")
+
+
+@pytest.mark.parametrize("dtype", [torch.int64, torch.bool, torch.complex64])
+def test_what_holds_no_real_numbers_is_an_error(dtype):
+    with pytest.raises(TypeError, match=f"x must have a floating-point dtype, but has {dtype}"):
+        dynagat.dropout(torch.ones(4, dtype=dtype))
+    with pytest.raises(TypeError, match="x must be a tensor, but is a list"):
+        dynagat.dropout([1.0])

@@ -154,3 +154,12 @@ def test_bad_arguments_are_refused_with_a_reason():
         ordered.permute(torch.randn(4, 2))
     with pytest.raises(ValueError, match=r"on axis 2, but have shape \[3\]"):
         ordered.restore(torch.randn(3), 2)
+
+
+def test_an_order_from_inference_mode_serves_training_too():
+    graph = Graph.from_edge_index(torch.tensor([[0, 1, 2], [1, 2, 0]]), 3)
+    with torch.inference_mode():
+        graph.reordered()
+    x = torch.randn(3, 2, requires_grad=True)
+    graph.reordered().permute(x).sum().backward()
+    assert x.grad is not None

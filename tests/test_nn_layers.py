@@ -636,6 +636,22 @@ def test_graphs_of_inference_tensors_are_not_cached(builds) -> None:
     assert len(builds) == 2
 
 
+@pytest.mark.parametrize("kind", ["edge_index", "graph"])
+def test_a_graph_cached_in_inference_mode_serves_training_too(kind) -> None:
+    x, relation = features(), torch.zeros(len(edges()[0]), dtype=torch.int64)
+    given = Graph.from_edge_index(edges(), len(x)) if kind == "graph" else edges()
+    layers = [make("gatv2", residual=True)]
+    calls = [lambda: layers[0](x, given)]
+    if kind == "edge_index":
+        layers.append(make("gatv2", num_relations=2))
+        calls.append(lambda: layers[1](x, given, relation=relation))
+    for layer, call in zip(layers, calls, strict=True):
+        with torch.inference_mode():
+            call()
+        call().sum().backward()
+        assert layer.att.grad is not None
+
+
 def test_threads_may_share_an_edge_index() -> None:
     layer, x, edge_index = make("gatv2"), features(), edges()
     expected, outs = layer(x, edge_index.clone()), []

@@ -12,7 +12,7 @@ from dynagat.ops import sparse
 from dynagat.ops.head_scores import with_scores
 from dynagat.ops.project import project
 
-pytestmark = [pytest.mark.native, pytest.mark.filterwarnings("ignore:Sparse CSR")]
+pytestmark = [pytest.mark.native, pytest.mark.filterwarnings("ignore:Sparse CS")]
 
 
 def made(rows=400, columns=200, out=13, density=0.05, dtype=torch.float64):
@@ -206,6 +206,8 @@ def test_a_sparse_x_of_another_layout_is_an_error():
     x = made(dtype=torch.float32)[0].to_sparse_csc()
     with pytest.raises(ValueError, match=r"COO or CSR, but has the layout torch\.sparse_csc"):
         layer(x, torch.zeros(2, 1, dtype=torch.long))
+    with pytest.raises(ValueError, match="x must have single numbers as its entries, but has whole"):
+        layer(made(dtype=torch.float32)[0].to_sparse(1), torch.zeros(2, 1, dtype=torch.long))
 
 
 @pytest.mark.parametrize(
@@ -246,3 +248,48 @@ def test_the_scores_of_gat_have_a_second_derivative(offset):
 
     assert torch.autograd.gradcheck(call, tensors)
     assert torch.autograd.gradgradcheck(call, tensors)
+
+
+@pytest.mark.parametrize("layout", [torch.sparse_coo, torch.sparse_csr, None], ids=str)
+@pytest.mark.parametrize("is_inference", [False, True])
+def test_what_is_found_in_inference_mode_serves_training_too(layout, is_inference):
+    x, weight, bias = made()
+    given = x if layout is None else x.to_sparse(layout=layout)
+    expected = F.linear(x, weight, bias)
+    with torch.inference_mode():
+        inference = given.clone() if is_inference else given
+        torch.testing.assert_close(project(inference, weight, bias), expected)
+        dropped = dynagat.dropout(x, 0.5)
+        torch.testing.assert_close(project(dropped, weight, bias), F.linear(dropped, weight, bias))
+    for one, other in zip(
+        results(project(given, weight, bias), weight, bias),
+        results(expected, weight, bias),
+        strict=True,
+    ):
+        torch.testing.assert_close(one, other)
+
+
+def test_entries_with_duplicates_are_added_in_inference_mode():
+    x, weight, bias = made()
+    half = (x / 2).to_sparse()
+    index, values = half.indices().repeat(1, 2), half.values().repeat(2)
+    twice = torch.sparse_coo_tensor(index, values, x.shape, check_invariants=True)
+    with torch.inference_mode():
+        torch.testing.assert_close(project(twice, weight, bias), F.linear(x, weight, bias))
+
+
+@pytest.mark.parametrize("layout", [torch.sparse_coo, torch.sparse_csr], ids=str)
+@pytest.mark.parametrize("density", [0.05, 0.5])
+@pytest.mark.parametrize("has_gradient", [False, True])
+def test_a_compiled_layer_takes_sparse_features(layout, density, has_gradient):
+    torch.compiler.reset()
+    x, _, _ = made(density=density)
+    edges = torch.randint(0, 400, (2, 900))
+    layer = dynagat.GATv2Conv(200, 8, heads=8, residual=True).double()
+    compiled = torch.compile(layer, backend="aot_eager")
+    given = x.to_sparse(layout=layout).requires_grad_(has_gradient)
+    out = compiled(given, edges)
+    torch.testing.assert_close(out, layer(x, edges))
+    out.sum().backward()
+    assert (given.grad is not None) == has_gradient
+    torch.testing.assert_close(compiled(x, edges), out)

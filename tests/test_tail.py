@@ -201,6 +201,15 @@ def test_hooks_are_called():
     assert seen == ["relu"]
 
 
+@pytest.mark.parametrize("module", [nn.ReLU(), nn.LayerNorm(8), nn.Dropout(0), nn.Sequential()])
+def test_a_replaced_forward_is_called(module):
+    module = copy.deepcopy(module)
+    module.forward = lambda x: 7 * x
+    x = torch.randn(5, 8)
+    expected = torch.sigmoid(7 * x.relu())
+    torch.testing.assert_close(Tail(nn.ReLU(), module, nn.Sigmoid())(x), expected)
+
+
 def test_the_module_compiles():
     module, x = Tail(nn.LayerNorm(8), nn.ELU(), inner=nn.ReLU()), torch.randn(6, 8)
     compiled = torch.compile(module, fullgraph=True, backend="aot_eager")

@@ -140,6 +140,7 @@ class Graph:
         return select_rows(table, axis, self.query_row)
 
     @cached_property
+    @torch.inference_mode(False)  # later calls may need gradients
     def compact(self) -> Graph:
         """The graph for tables that have only the rows that edges use, as `used_query_rows` and
         `used_key_rows` say. If queries and keys are as many, they have the same rows."""
@@ -168,6 +169,7 @@ class Graph:
         return self._reordered
 
     @cached_property
+    @torch.inference_mode(False)
     def _reordered(self) -> Reordered[Graph]:
         num_nodes, num_relations = self.num_queries, self.num_relations
         if self.query_row is not None:

@@ -120,7 +120,14 @@ def _dropout(module: nn.Dropout) -> nn.Module | str:
         return f"{type(module).__name__} is a subclass, which may compute something else"
     if module.inplace or _has_hooks(module):
         return "it works in place" if module.inplace else "it has hooks"
-    return Dropout(module.p).train(module.training)
+    parts = (*module.named_parameters(), *module.named_buffers(), *module.named_children())
+    changed = _overridden(module) + [name for name, _ in parts]
+    if changed:
+        return f"its {changed[0]} was replaced or added"
+    try:
+        return Dropout(module.p).train(module.training)
+    except ValueError as error:
+        return str(error)
 
 
 def _adopt(ours: nn.Module, theirs: dict[str, nn.Parameter]) -> None:
@@ -137,7 +144,7 @@ def _obstacle(layer: Any) -> str | None:
     kind = type(layer)
     if kind not in _kinds():
         return f"{kind.__name__} is a subclass, which may compute something else"
-    overridden = [name for name in vars(layer) if callable(getattr(kind, name, None))]
+    overridden = _overridden(layer)
     if getattr(layer, "explain", None) or getattr(layer, "_edge_mask", None) is not None:
         return "an explainer is using it"
     if getattr(layer, "decomposed_layers", 1) != 1:
@@ -147,6 +154,11 @@ def _obstacle(layer: Any) -> str | None:
     if layer.aggr not in ("add", "sum"):
         return f"it has aggr={layer.aggr!r}"
     return _altered_part(layer)
+
+
+def _overridden(module: nn.Module) -> list[str]:
+    """The methods that this module has instead of those of its class."""
+    return [name for name in vars(module) if callable(getattr(type(module), name, None))]
 
 
 def _altered_part(layer: nn.Module) -> str | None:
@@ -160,6 +172,8 @@ def _altered_part(layer: nn.Module) -> str | None:
             return f"{part} is a {type(module).__module__}.{type(module).__name__}"
         if _has_hooks(module):
             return f"{part} has hooks"
+    for name, _ in layer.named_buffers():
+        return f"it has the buffer {name}"
     for name, parameter in layer.named_parameters():
         if not parameter.is_floating_point():
             return f"{name} has dtype {parameter.dtype}"

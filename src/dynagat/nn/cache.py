@@ -71,7 +71,8 @@ def cached_graph(
     if graph is None:
         graph = _load(*call)
         if graph is None:
-            graph = build()
+            with torch.inference_mode(False):  # later calls may need gradients
+                graph = build()
             _store(*call, graph)
         _latest = Latest(ref(edges), ref(owner), fingerprint, variant, ref(graph))
     return graph
@@ -92,7 +93,8 @@ def cached_self_loops(graph: Graph) -> Graph:
     with _lock:
         looped = _with_loops.get(graph)
     if looped is None:
-        looped = graph.with_self_loops()
+        with torch.inference_mode(False):
+            looped = graph.with_self_loops()
         with _lock:
             _with_loops[graph] = looped
     return looped

@@ -187,6 +187,8 @@ def _features(name: str, x: Any) -> Tensor:
             f"{name} must be dense, or a sparse matrix in the layout COO or CSR, "
             f"but has the layout {x.layout} and shape {list(x.shape)}"
         )
+    if x.layout == torch.sparse_coo and x.dense_dim():
+        raise ValueError(f"{name} must have single numbers as its entries, but has whole rows")
     return x
 
 

@@ -15,11 +15,15 @@ def dropout(x: Tensor, p: float = 0.5, training: bool = True) -> Tensor:
 
     Which entries are dropped is a hash of their place and of a seed that is drawn from torch's
     generator, so `torch.manual_seed` makes it repeatable, for any number of threads. No mask is
-    stored. A sparse x must be dense; if it is mostly zero, the zeros cost next to nothing.
+    stored. The result of a sparse x is dense. If x is mostly zero, the zeros cost next to nothing.
     """
     _check(p)
     if not training or p == 0:
         return x
+    if not isinstance(x, Tensor):
+        raise TypeError(f"x must be a tensor, but is a {type(x).__name__}")
+    if not x.is_floating_point():
+        raise TypeError(f"x must have a floating-point dtype, but has {x.dtype}")
     return drop(x, torch.randint(2**63 - 1, (), device=x.device), p)
 
 

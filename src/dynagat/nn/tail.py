@@ -138,7 +138,8 @@ def _is_off(module: Any) -> bool:
 
 
 def _has_hooks(module: nn.Module) -> bool:
-    return any(getattr(module, name) for name in HOOKS)
+    """Whether a call computes more than the `forward` of its class, or another one."""
+    return any(getattr(module, name) for name in HOOKS) or "forward" in module.__dict__
 
 
 def _is_native(x: Tensor) -> bool:

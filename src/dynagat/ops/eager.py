@@ -12,12 +12,18 @@ from dynagat.native import kernels
 SUMMED = (torch.float32, torch.float64)  # the dtypes that the kernels beside attention can add
 PLAIN = (Tensor, torch.nn.Parameter)
 
+# What compiles the functions that are called now, or None. torch.compile does not compile functions
+# with sparse arguments, but the functions which they call; native code would break in those.
+_frame_compiler = getattr(torch._C._dynamo.eval_frame, "get_eval_frame_callback", lambda: None)
+
 
 def is_eager(x: Tensor) -> bool:
     """Whether x is an ordinary tensor on the CPU in a program that is not being compiled."""
     if kernels is None or type(x) not in PLAIN or not x.is_cpu:
         return False
-    return not torch.compiler.is_compiling() and not torch.is_autocast_enabled("cpu")
+    if torch.compiler.is_compiling() or torch.is_autocast_enabled("cpu"):
+        return False
+    return not callable(_frame_compiler())
 
 
 class Function(torch.autograd.Function):

@@ -89,7 +89,9 @@ def find(x: Tensor) -> Sparse | None:
         return None
     if x.layout in LAYOUTS:
         return None if _is_dense(x) else _entries(x)
-    if x.requires_grad or x.numel() < FEWEST or x.is_inference() or not x.is_contiguous():
+    if x.layout != torch.strided or x.requires_grad or x.numel() < FEWEST:
+        return None
+    if x.is_inference() or not x.is_contiguous():
         return None
     return _remembered(x, (x._version, x.data_ptr(), x.shape), _count)
 
@@ -115,6 +117,8 @@ def _is_dense(x: Tensor) -> bool:
 
 def remember(x: Tensor, sparse: Sparse) -> None:
     """State the entries of a dense tensor that was just made from them."""
+    if x.is_inference():  # it has no version
+        return
     with _lock:
         _known[x] = Known((x._version, x.data_ptr(), x.shape), sparse)
 
@@ -125,10 +129,13 @@ def project(x: Sparse, weight: Tensor, bias: Tensor | None) -> Tensor:  # [N, in
 
 
 def _remembered(x: Tensor, state: tuple[Any, ...], find_in) -> Any:
+    if x.is_inference():  # a change can't be noticed
+        return find_in(x)
     with _lock:
         known = _known.get(x)
     if known is None or known.state != state:
-        known = Known(state, find_in(x))
+        with torch.inference_mode(False), torch.no_grad():  # later calls may need gradients
+            known = Known(state, find_in(x))
         with _lock:
             _known[x] = known
     return known.found
@@ -156,12 +163,13 @@ def _entries(x: Tensor) -> Sparse:
     if x.layout == torch.sparse_coo:
         x = x.coalesce()  # the same tensor if it has no duplicates
         rows, columns = x.indices()
-        state = (x._version, rows.data_ptr(), x.shape)
+        state = (_version(x), rows.data_ptr(), x.shape)
         offsets = None
     else:
         offsets, columns = x.crow_indices(), x.col_indices()
         rows = offsets
-        state = (x._version, offsets._version, columns._version, columns.data_ptr(), x.shape)
+        versions = map(_version, (x, offsets, columns))
+        state = (*versions, columns.data_ptr(), x.shape)
     shape = (x.shape[0], x.shape[1])
 
     def build(_: Tensor) -> Pattern:
@@ -175,6 +183,10 @@ def _entries(x: Tensor) -> Sparse:
         return Pattern.of(pointers, places, shape)
 
     return Sparse(_remembered(x, state, build), x.values())
+
+
+def _version(x: Tensor) -> int | None:
+    return None if x.is_inference() else x._version
 
 
 def _check_range(name: str, index: Tensor, size: int) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
@@ -71,6 +72,16 @@ class Scope:
             home = self.elsewhere[name]
             return home.variables.get(name) if home else None
         return next((each[name] for each in self._around() if name in each), None)
+
+    def binds_for_inner(self, name: str) -> bool:
+        """Whether functions inside this one see a variable of this name, bound before or later."""
+        if self.is_class or name in self.elsewhere:
+            return False
+        return name in self.variables or name in self._bound_names
+
+    @cached_property
+    def _bound_names(self) -> set[str]:
+        return set(bound_names(self.node))
 
     def visible(self) -> Iterator[Variable]:
         """The variables in scope, the innermost first; those that others hide are left out."""
@@ -208,8 +219,10 @@ class _Collector:
                 scope.module.bind(name)
             else:
                 home = scope.parent
-                while home is not None and (home.is_class or name not in home.variables):
+                while home is not None and not home.binds_for_inner(name):
                     home = home.parent
+                if home is not None:
+                    home.bind(name)
             scope.elsewhere[name] = home
 
     def imports(self, node: ast.Import | ast.ImportFrom, scope: Scope) -> None:
@@ -243,6 +256,29 @@ VISITS: dict[type, Callable] = {
     ast.NamedExpr: _Collector.walrus,
     ast.ExceptHandler: _Collector.handler,
 }
+
+
+def bound_names(function: Any) -> Iterator[str]:
+    """The names that the statements of a function bind, not those of functions inside it."""
+    waiting = [*function.body] if isinstance(function, FUNCTIONS) else []
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, COMPREHENSIONS):
+            walruses = (each for each in ast.walk(node) if isinstance(each, ast.NamedExpr))
+            yield from (each.target.id for each in walruses)
+            continue
+        if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load):
+            yield node.id
+        elif isinstance(node, (*FUNCTIONS, ast.ClassDef)):
+            yield node.name
+        elif isinstance(node, (ast.ExceptHandler, ast.MatchAs, ast.MatchStar)) and node.name:
+            yield node.name
+        elif isinstance(node, ast.MatchMapping) and node.rest:
+            yield node.rest
+        elif isinstance(node, ast.alias):
+            yield node.asname or node.name.split(".")[0]
+        if not isinstance(node, SCOPED):
+            waiting += ast.iter_child_nodes(node)
 
 
 def scope_around(scope: Scope) -> Scope:
