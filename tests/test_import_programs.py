@@ -156,7 +156,11 @@ def test_by_default_the_standard_library_is_a_project_and_so_is_each_package(tmp
     names = ["lib/ast.py", "lib/json/decoder.py", "lib/site-packages/a.py", "lib/.hidden/b.py"]
     names += ["pure/single.py", "pure/native.so", "pure/one.dist-info/RECORD", "pure/one/sub/c.py"]
     names += ["plat/two/d.py", "plat/two/__pycache__/e.py"]
-    names += ["pure/one/_vendor/two/d.py", "plat/two/sub/externals/f.py", "plat/two/third_party/g.py"]
+    names += [
+        "pure/one/_vendor/two/d.py",
+        "plat/two/sub/externals/f.py",
+        "plat/two/third_party/g.py",
+    ]
     for name in names:
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).touch()

@@ -81,8 +81,10 @@ def test_a_saved_model_gives_the_same_scores(folder, tmp_path):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("from,to\nr1,r2\nr1,nobody\n", "line 3: column 'to' holds 'nobody', which is not in the "
-         "graph of the model"),
+        (
+            "from,to\nr1,r2\nr1,nobody\n",
+            "line 3: column 'to' holds 'nobody', which is not in the graph of the model",
+        ),
         ("from,to\nr1,r1\n", "line 2: the pair holds 'r1' twice, which is no link"),
         ("a,b\nr1,r2\n", "has no column 'from'"),
     ],

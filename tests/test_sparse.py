@@ -206,7 +206,9 @@ def test_a_sparse_x_of_another_layout_is_an_error():
     x = made(dtype=torch.float32)[0].to_sparse_csc()
     with pytest.raises(ValueError, match=r"COO or CSR, but has the layout torch\.sparse_csc"):
         layer(x, torch.zeros(2, 1, dtype=torch.long))
-    with pytest.raises(ValueError, match="x must have single numbers as its entries, but has whole"):
+    with pytest.raises(
+        ValueError, match="x must have single numbers as its entries, but has whole"
+    ):
         layer(made(dtype=torch.float32)[0].to_sparse(1), torch.zeros(2, 1, dtype=torch.long))
 
 

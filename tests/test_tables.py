@@ -327,4 +327,5 @@ def test_arrow_reads_ahead_without_calling_python(tmp_path, monkeypatch, packed)
     ((first, block),) = table_file.TableFile.open(path).blocks(["b"])
     assert (first, block.to_pydict()) == (0, {"b": ["2"]})
     (source,) = sources
-    assert isinstance(source, pa.NativeFile) and not isinstance(source, pa.PythonFile)
+    assert isinstance(source, pa.NativeFile)
+    assert not isinstance(source, pa.PythonFile)

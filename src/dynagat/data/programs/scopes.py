@@ -16,6 +16,7 @@ from typing import Any
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 SCOPED = (*FUNCTIONS, ast.Lambda, ast.ClassDef, *COMPREHENSIONS)
+NAMED = (*FUNCTIONS, ast.ClassDef, ast.ExceptHandler, ast.MatchAs, ast.MatchStar)  # bind a name
 
 
 @dataclass(eq=False)
@@ -269,9 +270,7 @@ def bound_names(function: Any) -> Iterator[str]:
             continue
         if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load):
             yield node.id
-        elif isinstance(node, (*FUNCTIONS, ast.ClassDef)):
-            yield node.name
-        elif isinstance(node, (ast.ExceptHandler, ast.MatchAs, ast.MatchStar)) and node.name:
+        elif isinstance(node, NAMED) and node.name:
             yield node.name
         elif isinstance(node, ast.MatchMapping) and node.rest:
             yield node.rest

@@ -153,8 +153,7 @@ class EdgeReader:
         if value in (None, ""):
             return TableError(f"{place}: column {name!r} is empty, but must hold the id of a node")
         return TableError(
-            f"{place}: column {name!r} holds {shown(value)}, "
-            f"which is not {self.known_as}"
+            f"{place}: column {name!r} holds {shown(value)}, which is not {self.known_as}"
         )
 
     def _first_unknown(self, end: pa.ChunkedArray) -> int:
