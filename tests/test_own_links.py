@@ -150,3 +150,16 @@ def test_negatives_of_each_link_are_refused(folder):
     with pytest.raises(ValueError, match=r"must have train/edge .* but has test/source_node"):
         dynagat.compare(ranked, mechanisms=["gcn"], seeds=[0])
     assert len(dynagat.data.split_links(ranked).split["test/edge"])  # what the message says to do
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--smiles", "s"], "--smiles is for --graphs, not for --task link"),
+        (["--graphs", "molecules.csv"], "--task link"),
+    ],
+)
+def test_options_of_molecules_are_refused_for_links(tmp_path, words, message):
+    done = call("compare", "--task", "link", "--edges", tmp_path / "edges.csv", *words)
+    assert done.exit_code == 2
+    assert message in done.stderr

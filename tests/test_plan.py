@@ -161,7 +161,7 @@ def test_the_command_prints_the_plan_and_each_assumption_on_a_line(rates_file):
         (["atlantis"], "DATASET must be one of pubmed, cora"),
         (["pubmed", "--hosts", "0"], "hosts must be 1 or more, but is 0"),
         (["pubmed", "--gigabits", "0"], "gigabits must be above 0, but is 0"),
-        (["pubmed", "--memory", "-1"], "memory must be above 0"),
+        (["pubmed", "--memory", "-1"], "memory must be above 0, but is -1 GB"),
         (["pubmed", "--mechanism", "gcn"], "mechanism must be one of gat, gatv2, dpgat"),
         (["pubmed", "--rates", "missing.json"], "missing.json: No such file"),
     ],

@@ -94,6 +94,8 @@ def compare(
         comparisons.check_choices(names, numbers, texts, subject)
         if time is not None and not is_links:
             raise ValueError("--time is for --task link")
+        if smiles is not None and is_links:
+            raise ValueError("--smiles is for --graphs, not for --task link")
         if is_links:
             data = _links(graph, tables, time, graphs, folder)
         else:

@@ -70,9 +70,11 @@ def _of_links(
     elif links.get("split") or "shares" in links:
         yield from _of_split(links)
     if links["unseen"]:
-        what = f"{links['unseen']:,} nodes have links in valid or test, but none in train"
+        count = links["unseen"]
+        nodes, them = ("1 node has", "it") if count == 1 else (f"{count:,} nodes have", "them")
+        what = f"{nodes} links in valid or test, but none in train"
         first = _first(links, "first_unseen")
-        yield f"{what}{first}: no neighbour tells the network about them."
+        yield f"{what}{first}: no neighbour tells the network about {them}."
 
 
 def _self_pairs(links: Mapping[str, Any]) -> str:

@@ -70,7 +70,7 @@ class Hosts:
         if self.count < 1:
             raise ValueError(f"hosts must be 1 or more, but is {self.count}")
         if self.memory is not None and not self.memory > 0:
-            raise ValueError(f"memory must be above 0, but is {self.memory}")
+            raise ValueError(f"memory must be above 0, but is {self.memory / 1e9:g} GB")
         if not self.gigabits > 0:
             raise ValueError(f"gigabits must be above 0, but is {self.gigabits}")
 

@@ -34,7 +34,8 @@ def lines(plan: Plan) -> Iterator[str]:
     yield from _rows({name: _seconds(value) for name, value in plan.seconds.items()})
     yield from _rows({"in total": _seconds(plan.step_seconds)})
     yield ""
-    yield f"An epoch: {plan.steps:,} steps, {_seconds(plan.epoch_seconds)}"
+    steps = "1 step" if plan.steps == 1 else f"{plan.steps:,} steps"
+    yield f"An epoch: {steps}, {_seconds(plan.epoch_seconds)}"
     yield ""
     yield "Assumptions"
     yield from (f"  - {line}" for line in plan.assumptions)
