@@ -12,12 +12,11 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import Any, final
 
-from dynagat.experiment.cluster_group import Task, work_in_group
+from dynagat.experiment.cluster_group import Task, sender, work_in_group
 from dynagat.experiment.distributed import WorkerLost, check_kind
 from dynagat.experiment.environment import versions
 from dynagat.experiment.hosts import Host, copy_graph, describe_host, graph_on_host
@@ -361,8 +360,7 @@ def _work_on_cluster(task: Task) -> tuple[Any, int]:
     def ask(question: Any) -> Any:
         return ray.get(mailbox.ask.remote(number, question))
 
-    send = partial(mailbox.put.remote, number)
-    return counted(task.work, Contact(send, ask, sees_file, task.device))
+    return counted(task.work, Contact(sender(mailbox, number), ask, sees_file, task.device))
 
 
 class _Mailbox:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import torch
@@ -111,7 +110,17 @@ def _work_as_member(settings: Mapping[str, Any]) -> None:
 
     task: Task = settings["task"]
     sees_file, group = task.start(), Group.of_torch()
-    send = partial(task.mailbox.put.remote, task.number) if group.rank == 0 else send_nothing
+    send = sender(task.mailbox, task.number) if group.rank == 0 else send_nothing
     result = counted(task.work, Contact(send, None, sees_file, task.device, group))
     if group.rank == 0:
         ray.get(task.mailbox.keep.remote(task.number, result))
+
+
+def sender(mailbox: Any, number: int) -> Callable[[Any], None]:
+    """A function that sends messages in order: calls of an async actor may overtake each other."""
+    import ray
+
+    def send(message: Any) -> None:
+        ray.get(mailbox.put.remote(number, message))
+
+    return send
