@@ -156,7 +156,7 @@ def test_negatives_of_each_link_are_refused(folder):
     ("words", "message"),
     [
         (["--smiles", "s"], "--smiles is for --graphs, not for --task link"),
-        (["--graphs", "molecules.csv"], "--task link"),
+        (["--graphs", "molecules.csv"], "--task link takes --edges, or the name of a graph"),
     ],
 )
 def test_options_of_molecules_are_refused_for_links(tmp_path, words, message):

@@ -174,10 +174,10 @@ def test_bad_input_is_one_sentence(words, message, rates_file):
 
 
 def test_a_mechanism_without_a_plan_is_refused_before_rates_are_measured(monkeypatch):
-    told = []
-    monkeypatch.setattr("dynagat.planning.measure_rates", told.append)
+    calls = []
+    monkeypatch.setattr("dynagat.planning.measure_rates", calls.append)
     done = invoke("pubmed", "--mechanism", "gcn")
-    assert (done.exit_code, told) == (2, [])
+    assert (done.exit_code, calls) == (2, [])
     assert done.stderr.startswith("dynagat: mechanism must be one of gat, gatv2, dpgat, but is")
 
 

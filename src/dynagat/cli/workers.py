@@ -49,20 +49,21 @@ def chosen_runner(
     ddp: int = 1,
 ) -> Runner:
     """Where to make the runs; a ValueError if the options contradict each other."""
+    if device is None:
+        device = "auto" if ray and gpus else "cpu"
     if ray is None:
-        find_device("cpu" if device is None else device)
+        find_device(device)
         for name, value in (("cpus", cpus), ("gpus", gpus)):
             if value is not None:
                 raise ValueError(f"--{name}-per-run is for --ray, which is missing")
         if ddp == 1:
-            return runner_of(workers, "cpu" if device is None else device)
+            return runner_of(workers, device)
         if workers != 1:
             raise ValueError(
                 f"--workers {workers} makes several runs at a time and --ddp {ddp} each run on "
                 "several processes; give one of them"
             )
-        return Distributed(ddp, "cpu" if device is None else device)
+        return Distributed(ddp, device)
     if workers != 1:
         raise ValueError(f"--workers is for this machine, not for --ray, but is {workers}")
-    device = ("auto" if gpus else "cpu") if device is None else device
     return Cluster(ray, 1 if cpus is None else cpus, 0.0 if gpus is None else gpus, device, ddp)
