@@ -85,7 +85,9 @@ def _parameters(
     shape = (layer.heads, layer.out_channels)
     width = shape[0] * shape[1]
     weights, parameters, dtype, bias = [], [], x.dtype, layer.bias
-    read = [] if bias is None else [(bias, (width,))]  # by native code, in any case
+    read: list[tuple[Tensor, tuple[int, ...]]] = []  # by native code, in any case
+    if bias is not None:
+        read.append((bias, (width,)))
     for linear in projections:
         if not _is_product(linear):
             return None

@@ -14,7 +14,8 @@ PLAIN = (Tensor, torch.nn.Parameter)
 
 # What compiles the functions that are called now, or None. torch.compile does not compile functions
 # with sparse arguments, but the functions which they call; native code would break in those.
-_frame_compiler = getattr(torch._C._dynamo.eval_frame, "get_eval_frame_callback", lambda: None)
+_eval_frame: Any = torch._C._dynamo.eval_frame  # pyright: ignore[reportAttributeAccessIssue]
+_frame_compiler = getattr(_eval_frame, "get_eval_frame_callback", lambda: None)
 
 
 def is_eager(x: Tensor) -> bool:

@@ -261,7 +261,7 @@ VISITS: dict[type, Callable] = {
 
 def bound_names(function: Any) -> Iterator[str]:
     """The names that the statements of a function bind, not those of functions inside it."""
-    waiting = [*function.body] if isinstance(function, FUNCTIONS) else []
+    waiting: list[ast.AST] = [*function.body] if isinstance(function, FUNCTIONS) else []
     while waiting:
         node = waiting.pop()
         if isinstance(node, COMPREHENSIONS):
