@@ -81,7 +81,9 @@ def findings(records, benchmark=BENCHMARK):
 
 
 def headline(records, benchmark=BENCHMARK):
-    return findings(records, replace(benchmark, extras=no_extras)).headline  # draws no figures
+    """All sentences; no figure is drawn."""
+    parts = findings(records, replace(benchmark, extras=no_extras)).headline
+    return [sentence for part in parts for sentence in part.sentences]
 
 
 def table_text(members):
@@ -294,12 +296,19 @@ def used_up(mechanism, values, sets=SHORT):
 def test_runs_of_the_same_shorter_number_of_rounds_are_compared_and_labelled():
     records = used_up("gatv2", [1, 0.99, 0.98]) + used_up("gat", [0.2, 0.21, 0.22])
     assert "3 at the last round" in table_text(findings(records).rows)
-    lines = headline(records)
-    assert (
-        "Runs of a shorter protocol (max_rounds=20, patience=20): GATv2 (1 head) is better than"
-        " GAT (1 head) at k = 10 (p < 0.05)." in lines
-    )
-    assert "6 of 6 runs used all of a fixed number of rounds." in lines
+    (part,) = findings(records).headline
+    assert part.title == "Runs of a shorter protocol (max_rounds=20, patience=20)"
+    better = "GATv2 (1 head) is better than GAT (1 head) at k = 10 (p < 0.05)."
+    assert better in part.sentences
+    assert part.sentences[-1] == "6 of 6 runs used all of a fixed number of rounds."
+
+
+def test_sentences_about_all_runs_are_a_list_of_their_own_if_there_are_several_protocols():
+    records = used_up("gatv2", [1, 0.99]) + [record(test=0.9, published=True)]
+    assert [part.title for part in findings(records).headline][1:] == [
+        "As the released code does it",
+        "All runs",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -472,10 +481,10 @@ def test_the_headline_says_where_ours_is_below_the_papers():
 
 
 def test_the_headline_separates_the_results_of_the_released_code():
-    assert (
-        "As the released code does it: test accuracy: GATv2 (1 head) 90.0% at k = 10 (n = 1)."
-        in headline([record(), record(test=0.9, published=True)])
-    )
+    ours, released = findings([record(), record(test=0.9, published=True)]).headline
+    assert (ours.title, released.title) == ("Corrected", "As the released code does it")
+    assert "Test accuracy: GATv2 (1 head) 90.0% at k = 10 (n = 1)." in released.sentences
+    assert "Test accuracy: GATv2 (1 head) 100% at k = 10." in ours.sentences
 
 
 def test_of_errors_the_headline_prefers_the_lower():

@@ -56,14 +56,15 @@ class Findings:
         return self.benchmark.extras(self) or Extras()
 
     @cached_property
-    def headline(self) -> list[str]:
-        sentences = headline(self.benchmark, self.rows, self.extras.say)
-        return [*sentences, *compared_with_pyg(self.costs)]
+    def headline(self) -> list[Prose]:
+        said = headline(self.benchmark, self.rows, self.extras.say)
+        costs = tuple(compared_with_pyg(self.costs))
+        return [*said, *([Prose(costs, is_list=True, title="Costs")] if costs else [])]
 
     @cached_property
     def sections(self) -> list[Section]:
         """Everything that a report shows, in its order."""
-        first = Section("", (self._summary, *self.extras.draw(), *self._main()))
+        first = Section("", (*self.headline, *self.extras.draw(), *self._main()))
         if not self.records:
             return [first]
         return [first, Section("How it was run", tuple(self._background()))]
@@ -71,12 +72,8 @@ class Findings:
     @property
     def brief_parts(self) -> list[Part]:
         """What the terminal shows of it; no figure is drawn."""
-        parts = [self._summary, *self._main()]
+        parts = [*self.headline, *self._main()]
         return [p for p in parts if isinstance(p, Prose) or (isinstance(p, Table) and p.brief)]
-
-    @property
-    def _summary(self) -> Prose:
-        return Prose(tuple(self.headline), is_list=True)
 
     def _main(self) -> Iterator[Part]:
         if not self.records:

@@ -1,4 +1,4 @@
-"""headline: the results in sentences; what contradicts the paper comes first.
+"""headline: the results in sentences, by protocol; what contradicts the paper comes first.
 
 "Better" is said only of differences that are significant after Holm's correction. Where a run of
 either mechanism was cut off, nothing is said about which is better.
@@ -13,6 +13,7 @@ from dynagat.analysis.verdict import words_of
 from dynagat.experiment import Benchmark
 from dynagat.report import wording
 from dynagat.report.attentive import measured_heads
+from dynagat.report.parts import Prose
 from dynagat.report.rows import OURS, RIVAL, Row, families, longest
 
 SHORTFALL = 0.01  # distance to the published number worth a sentence; relative unless a fraction
@@ -24,8 +25,10 @@ Say = Callable[[list[Row]], Iterable[str]]  # of the rows of one family and data
 
 def headline(
     benchmark: Benchmark, rows: Sequence[Row], say_more: Say = lambda rows: ()
-) -> list[str]:
-    """Sentences: losses, results, shortfalls, the benchmark's own, other comparisons, unfinished.
+) -> list[Prose]:
+    """A list of sentences for each data set and protocol; if several, one about all runs.
+
+    Each has losses, results, shortfalls, the benchmark's own, and other comparisons.
 
     Args:
         benchmark: the benchmark.
@@ -33,29 +36,26 @@ def headline(
         say_more: sentences of the benchmark's own.
     """
     if not rows:
-        return [f"{benchmark.name} has not been run yet."]
+        return [Prose((f"{benchmark.name} has not been run yet.",), is_list=True)]
     says = (_lost, _reached, _short, say_more, _equalled, _better, _higher, _cut, analysed)
-    sentences = _sentences(rows, says)
+    every = []
+    for members in (parts := groups(rows)):
+        title = _context(members[0]) or ("Corrected" if len(parts) > 1 else "")
+        every.append((title, [sentence for say in says for sentence in say(members)]))
     others = len(families(rows)) - len(_standard(rows))
-    if others:
-        sentences.append(f"{wording.count(others, 'table')} of other settings: see below.")
-    return sentences + list(_unfinished(rows))
-
-
-def _sentences(rows: Sequence[Row], says: Iterable[Say]) -> list[str]:
-    """What each function says of each family and data set."""
-    every = groups(rows)
-    return [
-        _in_context(sentence, members[0])
-        for say in says
-        for members in every
-        for sentence in say(members)
-    ]
+    rest = [f"{wording.count(others, 'table')} of other settings: see below."] if others else []
+    rest += _unfinished(rows)
+    if len(every) == 1:
+        every[0][1].extend(rest)
+    else:
+        every.append(("All runs", rest))
+    return [Prose(tuple(said), is_list=True, title=title) for title, said in every if said]
 
 
 def groups(rows: Sequence[Row]) -> list[list[Row]]:
-    """The longest runs of each fidelity, by data set and protocol."""
-    return [group for family in _standard(rows) for group in _by_protocol(longest(family))]
+    """The longest runs of each fidelity, by data set and protocol; lost comparisons first."""
+    families_ = (_by_protocol(longest(family)) for family in _standard(rows))
+    return [group for every in families_ for group in sorted(every, key=_lost_none)]
 
 
 def _standard(rows: Sequence[Row]) -> list[list[Row]]:
@@ -72,24 +72,24 @@ def _by_protocol(family: list[Row]) -> list[list[Row]]:
     return list(groups.values())
 
 
-def _in_context(sentence: str, row: Row) -> str:
-    """Preceded by the data set, the fidelity and the caveats that the sentence is about."""
+def _context(row: Row) -> str:
+    """The data set, the fidelity and the caveats that sentences are about."""
     place = f"on {row.dataset}" if row.dataset else ""
     family = row.fidelity if row.is_standard else row.family
     family = family.replace("as-published", "as the released code does it")
     family = family.replace("improved", "with our improvements", 1)
     family = "" if row.fidelity == "corrected" and row.is_standard else family
     parts = (place, family, *row.caveats.values(), row.protocol)
-    context = "; ".join(word for word in parts if word)
-    if not context:
-        return sentence
-    mark = ", " if context == place else ": "
-    return f"{wording.first_upper(context)}{mark}{wording.first_lower(sentence)}"
+    return wording.first_upper("; ".join(word for word in parts if word))
 
 
 def _lost(members: list[Row]) -> Iterator[str]:
     """Where GATv2's mean is not better than GAT's."""
     yield from _not_beaten([row for row in members if row.mechanism == RIVAL])
+
+
+def _lost_none(members: list[Row]) -> bool:
+    return not any(_lost(members))
 
 
 def _equalled(members: list[Row]) -> Iterator[str]:

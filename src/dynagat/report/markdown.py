@@ -31,7 +31,8 @@ def markdown(part: Part) -> str:
     """The Markdown of a part; empty for what only pages show."""
     if isinstance(part, Prose):
         if part.is_list:
-            return "\n".join(f"- {sentence}" for sentence in part.sentences)
+            title = f"**{part.title}**\n\n" if part.title else ""
+            return title + "\n".join(f"- {sentence}" for sentence in part.sentences)
         return "\n\n".join(part.sentences)
     if isinstance(part, Facts):
         return "\n".join(f"- {name}: {text}" for name, text in part.facts.items())

@@ -20,6 +20,7 @@ class Prose:
 
     sentences: tuple[str, ...]
     is_list: bool = False
+    title: str = ""  # of a list: what its sentences are about
 
 
 @dataclass(frozen=True)

@@ -32,6 +32,8 @@ def _print(console: Console, part: Part) -> None:
         console.print(rich_table(part))
     elif isinstance(part, Prose):
         style, indent = (None, "  ") if part.is_list else ("dim", "")
+        if part.title:
+            console.print(part.title, style="italic", markup=False, highlight=False)
         for sentence in part.sentences:
             console.print(f"{indent}{sentence}", style=style, markup=False, highlight=False)
 
