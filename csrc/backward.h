@@ -161,8 +161,8 @@ class Backward : Gather<A, Stored, M, Per> {
 
   // Σ w g and Σ w per head, where w = exp(score - top), so that α = w / Σ w.
   void fold_sums(const Memory& d, A* sums) const {
-    tile.fold(d.product_sum, sums, [](A x, A y) { return x + y; });
-    tile.fold(d.weight_sum, sums + H, [](A x, A y) { return x + y; });
+    tile.fold(d.product_sum, sums, [](auto x, auto y) { return x + y; });
+    tile.fold(d.weight_sum, sums + H, [](auto x, auto y) { return x + y; });
   }
 
   // Stores w = exp(score - top) and g of edges [from, to), and adds them to d.product_sum (Σ w g)
@@ -196,8 +196,10 @@ class Backward : Gather<A, Stored, M, Per> {
         d.product_sum[t] += product_sum;
       }
       if (gat)
-        for (int64_t at = 0; at < count * H; ++at)
-          if (!(d.raw[at] > 0)) d.score[at] = -d.score[at];
+        for (int64_t at = 0; at < count * H; at += W) {
+          const V w = load(d.score + at);
+          store(d.score + at, load(d.raw + at) > 0 ? w : -w);
+        }
       for (int64_t b = 0; b < count; ++b) {
         copy(weight_at(e + b), d.score + b * H, H);
         copy(grad_at(e + b), d.grad + b * H, H);
@@ -212,7 +214,7 @@ class Backward : Gather<A, Stored, M, Per> {
       const int64_t id = d.edge_id[b];
       if (dropout.active) {
         this->draw_dropout(d, id);
-        for (int64_t h = 0; h < H; ++h) d.grad[b * H + h] *= d.dropout_factor[h];
+        this->multiply_heads(d.grad + b * H, d.dropout_factor);
       }
       if (p.dweights)
         for (int64_t h = 0; h < H; ++h)
@@ -249,7 +251,7 @@ class Backward : Gather<A, Stored, M, Per> {
       });
       if (dropout.active) {
         this->draw_dropout(d, read_once(p.edge_id + e));
-        for (int64_t h = 0; h < H; ++h) weight[h] *= d.dropout_factor[h];
+        this->multiply_heads(weight, d.dropout_factor);
       }
     }
     if constexpr (gat) add_scores(d, from, to, [&](int64_t e) { return grad_at(e); });
@@ -264,9 +266,8 @@ class Backward : Gather<A, Stored, M, Per> {
     for (int64_t start = from; start < to; start += block) {
       A* sum = d.head_sum;
       zero(sum, H);
-      for (int64_t e = start; e < std::min(start + block, to); ++e)
-        for (int64_t h = 0; h < H; ++h) sum[h] += ds_of(e)[h];
-      for (int64_t h = 0; h < H; ++h) d.score_grad[h] += sum[h];
+      for (int64_t e = start; e < std::min(start + block, to); ++e) this->add_heads(sum, ds_of(e));
+      this->add_heads(d.score_grad, sum);
     }
   }
 

@@ -44,10 +44,10 @@ struct InstructionSet {
   Features features;
   Kernel* wide[3] = {};  // with longer vectors, where the build has them
 
-  // Longer vectors pay where all channels belong to one head and fill them.
+  // Longer vectors pay where the channels of a head fill them.
   Kernel* kernel(const Problem& p) const {
     const int mechanism = int(p.mechanism);
-    const bool is_wide = wide[mechanism] && p.heads == 1 && p.channels % 16 == 0;
+    const bool is_wide = wide[mechanism] && p.channels % 16 == 0;
     return is_wide ? wide[mechanism] : by_mechanism[mechanism];
   }
 };

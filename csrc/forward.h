@@ -75,7 +75,7 @@ class Forward : Gather<A, Stored, M, Per> {
       d.new_top[t] = highest;
     }
     if (H % W) {
-      tile.fold(d.new_top, d.head_sum, [](A x, A y) { return x > y ? x : y; });
+      tile.fold(d.new_top, d.head_sum, [](auto x, auto y) { return x > y ? x : y; });
       tile.repeat(d.head_sum, d.new_top);
     }
     raise_top(d);
@@ -114,13 +114,13 @@ class Forward : Gather<A, Stored, M, Per> {
   void apply_dropout(Memory& d, int64_t count) const {
     for (int64_t b = 0; b < count; ++b) {
       this->draw_dropout(d, d.edge_id[b]);
-      for (int64_t h = 0; h < H; ++h) d.score[b * H + h] *= d.dropout_factor[h];
+      this->multiply_heads(d.score + b * H, d.dropout_factor);
     }
   }
 
   void finish(Memory& d, int64_t i) const {
     A *total = d.head_sum, *inverse = d.inverse;
-    tile.fold(d.weight_sum, total, [](A x, A y) { return x + y; });
+    tile.fold(d.weight_sum, total, [](auto x, auto y) { return x + y; });
     copy(static_cast<A*>(p.top) + i * H, reinterpret_cast<const A*>(d.top), H);
     if (d.is_empty) {  // a query without keys
       for (int64_t h = 0; h < H; ++h) inverse[h] = 0;

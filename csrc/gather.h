@@ -181,6 +181,16 @@ class Gather {
   Memory scratch() const { return Memory(block, P, H, tile.vectors, rows_are_copied); }
   void fail(Fault what) { fault = int(what); }
 
+  // The numbers of all heads:  to += x,  to *= x
+  DYNAGAT_INLINE void add_heads(A* to, const A* x) const {
+    tile.for_heads(
+        [&](int64_t h, auto like) { put(to + h, get(to + h, like) + get(x + h, like)); });
+  }
+  DYNAGAT_INLINE void multiply_heads(A* to, const A* x) const {
+    tile.for_heads(
+        [&](int64_t h, auto like) { put(to + h, get(to + h, like) * get(x + h, like)); });
+  }
+
   // Sets d.dropout_factor of the heads of one edge.
   DYNAGAT_INLINE void draw_dropout(Memory& d, int64_t edge) const {
     dropout.factors(p.first_count + uint64_t(edge) * H, H, d.dropout_factor);
@@ -325,7 +335,8 @@ class Gather {
       d.prefetch_row[b] = prefetch_edge(e + b + ahead, r);
       const A* key = static_cast<const A*>(p.key) + d.key_id[b] * H;
       A* raw = d.raw + b * H;
-      for (int64_t h = 0; h < H; ++h) raw[h] = query[h] + key[h];
+      tile.for_heads(
+          [&](int64_t h, auto like) { put(raw + h, get(query + h, like) + get(key + h, like)); });
       for (int64_t k = 0; k < D; ++k)
         for (int64_t h = 0; h < H; ++h)
           raw[h] += d.edge_row[b][k] * edge_weight[(r * D + k) * H + h];

@@ -60,6 +60,18 @@ DYNAGAT_INLINE void for_groups(int64_t vectors, int64_t per_head, const Fn& fn) 
   }
 }
 
+// Read and write numbers at any address: as many as the last argument, a vector or a number, holds.
+template <class A, class Like>
+DYNAGAT_INLINE Like get(const A* from, Like) {
+  Like x;
+  std::memcpy(&x, from, sizeof(x));
+  return x;
+}
+template <class A, class Like>
+DYNAGAT_INLINE void put(A* to, Like x) {
+  std::memcpy(to, &x, sizeof(x));
+}
+
 // Numbers per head, repeated to whole vectors so that they line up with an array [edges, H].
 template <class A>
 struct Tile {
@@ -74,8 +86,7 @@ struct Tile {
     } else if (heads % width<A> == 0) {
       copy(to, per_head, heads);
     } else {
-      for (int64_t at = 0; at < vectors * width<A>; at += heads)
-        for (int64_t h = 0; h < heads; ++h) to[at + h] = per_head[h];
+      for (int64_t at = 0; at < vectors * width<A>; at += heads) copy(to + at, per_head, heads);
     }
   }
   template <class Join>
@@ -83,36 +94,26 @@ struct Tile {
     const A* from = reinterpret_cast<const A*>(tile);
     copy(per_head, from, heads);
     for (int64_t at = heads; at < vectors * width<A>; at += heads)
-      for (int64_t h = 0; h < heads; ++h) per_head[h] = join(per_head[h], from[at + h]);
+      for_heads([&](int64_t h, auto like) {
+        put(per_head + h, join(get(per_head + h, like), get(from + at + h, like)));
+      });
   }
-  // Calls fn(h, like) for all heads: `like` is a vector if heads fill whole vectors, else one
-  // number.
+  // Calls fn(h, like) for all heads: `like` is a vector, half or a quarter of one if heads fill
+  // whole ones, else one number.
   template <class Fn>
   DYNAGAT_INLINE void for_heads(const Fn& fn) const {
-    if (heads % width<A> == 0)
+    constexpr int quarter = width<A> / 4;
+    if (heads % width<A> == 0) {
       for (int64_t h = 0; h < heads; h += width<A>) fn(h, Vec<A>{});
-    else
+    } else if (heads % (width<A> / 2) == 0) {
+      for (int64_t h = 0; h < heads; h += width<A> / 2) fn(h, Part<A, 2>{});
+    } else if (quarter >= 2 && heads % quarter == 0) {
+      for (int64_t h = 0; h < heads; h += quarter) fn(h, Part<A, 4>{});
+    } else {
       for (int64_t h = 0; h < heads; ++h) fn(h, A{});
+    }
   }
 };
-
-// Read and write a vector or a single number, depending on the type of the last argument.
-template <class A>
-DYNAGAT_INLINE Vec<A> get(const A* from, Vec<A>) {
-  return load(from);
-}
-template <class A>
-DYNAGAT_INLINE A get(const A* from, A) {
-  return *from;
-}
-template <class A>
-DYNAGAT_INLINE void put(A* to, Vec<A> x) {
-  store(to, x);
-}
-template <class A>
-DYNAGAT_INLINE void put(A* to, A x) {
-  *to = x;
-}
 
 // Counter-based dropout: entry n is dropped if a hash of (seed, n) is below the threshold, as in
 // `keep_mask` of ops/reference.py. In attention, n counts edges and heads.
@@ -146,15 +147,20 @@ class Dropout {
     const Words least = Words{} + uint32_t(threshold);
     Words lane;
     for (int l = 0; l < words; ++l) lane[l] = uint32_t(l);
-    for (; n + words <= count && threshold >> 32 == 0; n += words) {
+    for (; n < count && threshold >> 32 == 0; n += words) {
       const uint64_t entry = start + n;
       if (uint32_t(entry) > UINT32_MAX - (words - 1))
         break;  // the high word changes between the lanes
       const Words drawn =
           mix(mix((lane + uint32_t(entry)) ^ first) + (uint32_t(entry >> 32) ^ second));
-      if constexpr (sizeof(A) == 4) store(factor + n, drawn >= least ? all(A(scale)) : Vec<A>{});
-      else
-        for (int l = 0; l < words; ++l) factor[n + l] = drawn[l] >= least[l] ? A(scale) : A(0);
+      if constexpr (sizeof(A) == 4) {
+        const Vec<A> drawn_factors = drawn >= least ? all(A(scale)) : Vec<A>{};
+        if (n + words <= count) store(factor + n, drawn_factors);
+        else copy(factor + n, reinterpret_cast<const A*>(&drawn_factors), count - n);
+      } else {
+        for (int l = 0; l < std::min<int64_t>(words, count - n); ++l)
+          factor[n + l] = drawn[l] >= least[l] ? A(scale) : A(0);
+      }
     }
     for (; n < count; ++n) {
       const uint64_t entry = start + n;

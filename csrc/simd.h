@@ -37,6 +37,13 @@ struct Lanes<double> {
 };
 template <class A>
 using Vec = typename Lanes<A>::V;
+// One of so many parts of a vector.
+template <class A, int Parts>
+struct PartOf {
+  typedef A V __attribute__((vector_size(vector_bytes / Parts)));
+};
+template <class A, int Parts>
+using Part = typename PartOf<A, Parts>::V;
 template <class A>
 constexpr int width = vector_bytes / sizeof(A);
 
@@ -264,6 +271,10 @@ template <class A>
 DYNAGAT_INLINE void copy(A* to, const A* from, int64_t count) {
   int64_t at = 0;
   for (; at + width<A> <= count; at += width<A>) store(to + at, load(from + at));
+  if (at + width<A> / 2 <= count) {
+    std::memcpy(to + at, from + at, vector_bytes / 2);
+    at += width<A> / 2;
+  }
   for (; at < count; ++at) to[at] = from[at];
 }
 
