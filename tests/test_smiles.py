@@ -146,6 +146,16 @@ def test_rows_without_a_molecule_or_a_target_are_left_out_and_counted(tmp_path):
     assert ("Left out: 2 of 7 rows without a usable SMILES: line 3 ('C(': RDKit can't read it), "
             "line 5 (it is empty).") in sentences  # fmt: skip
     assert "Left out: 1 of 7 rows without a target." in sentences
+    assert "Column 'split' holds the split." in sentences
+
+
+def test_rows_in_no_part_of_the_split_are_counted(tmp_path):
+    rows = ["CCO,1.5,train", "CC,2.5,", "C,2.5,valid", "CN,0.5,test", "CO,,", "CS,3,"]
+    data = read_molecules(
+        table(tmp_path, *rows, header="smiles,y,split"), smiles="smiles", target="y"
+    )
+    sentence = "Column 'split' holds the split; 2 rows with a target are in no part."
+    assert sentence in assumptions(data)
 
 
 def test_a_class_of_unreadable_molecules_is_no_class(tmp_path):

@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 
 import dynagat.data
 from dynagat.data import TableError, read_tables, write_tables
+from dynagat.data.assumptions import assumptions
 from dynagat.data.store import EDGE, Edges, GraphData, Nodes, flat, open_graph
 from dynagat.data.tables import table_file
 from dynagat.data.texts import Texts
@@ -87,6 +88,13 @@ def test_columns_can_be_named(tmp_path):
     assert pairs(data) == [("b", "a"), ("c", "b"), ("d", "c")]
     assert data.task["classes"] == ["0", "1"]
     assert [len(data.split[part]) for part in ("train", "valid", "test")] == [2, 1, 0]
+
+
+def test_nodes_in_no_part_of_the_split_are_counted(tmp_path):
+    nodes = "id,x,y,split\na,1,u,train\nb,2,v,train\nc,3,u,\nd,4,,\ne,5,v,test\n"
+    data = read_tables(*write(tmp_path, "source,target\na,b\n", nodes), target="y")
+    sentence = "Column 'split' holds the split; 1 row with a target is in no part."
+    assert sentence in assumptions(data)
 
 
 def test_a_stored_graph_is_the_same_as_one_in_memory(tmp_path):

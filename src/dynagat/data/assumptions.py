@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from dynagat.data.store import GraphData
+from dynagat.data.store import SPLITS, GraphData
 
 MAX_LISTED = 8  # columns
 MAX_NAMED = 5  # rows that were left out
@@ -38,7 +38,8 @@ def _of_nodes(
     if left_out := columns["left_out"]:
         reasons = _listed([f"{name} ({why})" for name, why in left_out.items()], quote=False)
         yield f"Left out: {reasons}."
-    yield from _of_split(tables)
+    labelled = tables.get("nodes", 0) - tables.get("unlabelled", 0)
+    yield from _of_split(tables, data, labelled)
 
 
 def _of_molecules(data: GraphData, table: Mapping[str, Any]) -> Iterator[str]:
@@ -51,7 +52,8 @@ def _of_molecules(data: GraphData, table: Mapping[str, Any]) -> Iterator[str]:
         yield f"Target: {table['target']!r}, for {kind} (--task sets another)."
     if table.get("unlabelled"):
         yield f"Left out: {table['unlabelled']:,} of {table['rows']:,} rows without a target."
-    yield from _of_split(table)
+    labelled = table["rows"] - skipped - table.get("unlabelled", 0)
+    yield from _of_split(table, data, labelled)
 
 
 def _of_links(
@@ -68,7 +70,7 @@ def _of_links(
         sizes = " and ".join(f"{len(data.split[f'{part}/edge']):,}" for part in ("valid", "test"))
         yield f"Split by {links['time']!r}: the latest {sizes} links are for valid and test."
     elif links.get("split") or "shares" in links:
-        yield from _of_split(links)
+        yield from _of_split(links, data, 0)
     if links["unseen"]:
         count = links["unseen"]
         nodes, them = ("1 node has", "it") if count == 1 else (f"{count:,} nodes have", "them")
@@ -87,9 +89,14 @@ def _first(links: Mapping[str, Any], name: str) -> str:
     return f" (the first: {links[name]})" if links.get(name) else ""
 
 
-def _of_split(table: Mapping[str, Any]) -> Iterator[str]:
+def _of_split(table: Mapping[str, Any], data: GraphData, labelled: int) -> Iterator[str]:
+    """`labelled` rows have a target; those with an empty cell in the split's column are in no part.
+    Of links there are none: each has to be in a part."""
     if table.get("split"):
-        yield f"Column {table['split']!r} holds the split."
+        unused = labelled - sum(len(data.split.get(part, ())) for part in SPLITS)
+        rows = "1 row with a target is" if unused == 1 else f"{unused:,} rows with a target are"
+        left_out = f"; {rows} in no part" if unused > 0 else ""
+        yield f"Column {table['split']!r} holds the split{left_out}."
     elif "shares" in table:
         shares = "/".join(f"{share:.0%}".rstrip("%") for share in table["shares"])
         yield f"Split: {shares} % at random, with seed {table['seed']} (--split names a column)."
