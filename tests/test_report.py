@@ -304,7 +304,7 @@ def test_runs_of_the_same_shorter_number_of_rounds_are_compared_and_labelled():
 
 
 def test_sentences_about_all_runs_are_a_list_of_their_own_if_there_are_several_protocols():
-    records = used_up("gatv2", [1, 0.99]) + [record(test=0.9, published=True)]
+    records = [*used_up("gatv2", [1, 0.99]), record(test=0.9, published=True)]
     assert [part.title for part in findings(records).headline][1:] == [
         "As the released code does it",
         "All runs",
