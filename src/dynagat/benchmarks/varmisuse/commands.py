@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 import typer
 from rich.console import Console
 
-from dynagat.benchmarks.varmisuse.findings import THRESHOLD
+from dynagat.benchmarks.varmisuse.findings import MAX_USES, THRESHOLD
 from dynagat.experiment.counting import counting
 from dynagat.experiment.store import DEFAULT_STORE
 
@@ -74,8 +74,8 @@ def evaluate(
     seed: Annotated[int, typer.Option(help="Seed of files, uses and variables.")] = 0,
     threshold: Threshold = THRESHOLD,
     max_uses: Annotated[
-        int | None, typer.Option(help="Leave out files with more uses of variables.")
-    ] = None,
+        int, typer.Option(help="Leave out files with more uses of variables: they take long.")
+    ] = MAX_USES,
     distance: Distance = None,
     store: StoreFile = DEFAULT_STORE,
     as_json: Annotated[bool, typer.Option("--json", help="Print the numbers as JSON.")] = False,

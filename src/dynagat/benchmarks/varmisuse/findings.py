@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 THRESHOLD = 0.9  # of the probability of the suggested variable
+MAX_USES = 500  # of variables, in a file that `evaluate` checks
 
 
 @dataclass(frozen=True)

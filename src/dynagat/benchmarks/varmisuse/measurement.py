@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from dynagat.benchmarks.varmisuse.findings import THRESHOLD, check_threshold
+from dynagat.benchmarks.varmisuse.findings import MAX_USES, THRESHOLD, check_threshold
 from dynagat.benchmarks.varmisuse.injection import Injection, inject
 from dynagat.benchmarks.varmisuse.measured import Alarms, MeasuredFile, Measurement
 from dynagat.benchmarks.varmisuse.model import LANGUAGE, VariableModel
@@ -41,7 +41,7 @@ def measure(
     files: int = FILES,
     seed: int = 0,
     threshold: float = THRESHOLD,
-    max_uses: int | None = None,
+    max_uses: int | None = MAX_USES,
     tell: Callable[[int, int], None] = lambda files, uses: None,
 ) -> Measurement:
     """Replace one use of a variable in each of many unseen files, and check these files.
@@ -56,7 +56,8 @@ def measure(
         files: at most so many.
         seed: of the choice of files, uses and variables.
         threshold: of the probability of the suggested variable, as in `check`.
-        max_uses: files with more uses of variables are left out. Default: no limit.
+        max_uses: files with more uses of variables are left out, because each use is a graph of its
+            own; None: no limit.
         tell: called with the number of files and of uses so far.
     """
     for name, value in (("files", files), ("max_uses", max_uses)):
