@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
+from typing import Any
 
 import torch
 from torch import Tensor
+from torch._functorch.pyfunctorch import temporarily_clear_interpreter_stack
 
 from dynagat.locality import Reordered, breadth_first_order
 from dynagat.native import kernels
@@ -15,6 +18,7 @@ from dynagat.used_rows import UsedRows
 
 INDEX_DTYPES = (torch.int32, torch.int64)
 MAX_ROWS = 2**31 - 1  # positions and rows are stored as int32
+Edges = tuple[Tensor, Tensor, Tensor | None, Tensor | None]  # query, key, relation, edge id
 
 
 @dataclass(frozen=True, eq=False)
@@ -347,8 +351,26 @@ def _check_lengths(graph: Graph) -> None:
             )
 
 
+@contextmanager
+def _outside_of_transforms(edges: Edges) -> Iterator[Edges]:
+    """A Graph holds ordinary tensors, also if it is made under torch.func.grad: integers have no
+    gradients, and the cache keeps the graph for later calls."""
+    if not torch._C._are_functorch_transforms_active():
+        yield edges
+        return
+    with temporarily_clear_interpreter_stack():
+        yield tuple(map(_unwrapped, edges))  # pyright: ignore[reportReturnType]
+
+
+def _unwrapped(tensor: Tensor | None) -> Tensor | None:
+    functorch: Any = torch._C._functorch  # pyright: ignore[reportAttributeAccessIssue]
+    while tensor is not None and functorch.is_gradtrackingtensor(tensor):
+        tensor = functorch.get_unwrapped(tensor)
+    return tensor
+
+
 def _build(
-    edges: tuple[Tensor, Tensor, Tensor | None, Tensor | None],
+    edges: Edges,
     num_queries: int,
     num_keys: int,
     num_relations: int,
@@ -366,11 +388,15 @@ def _build(
             f"{num_queries} queries and {num_keys} keys with {num_relations} relations"
         )
     loop = -1 if first_loop is None else first_loop
-    group = _group_op if traced else _group  # the edges are checked, and calling the op is slower
-    arrays = group(*edges, num_queries, num_keys, num_relations, loop, loop_relation)
-    if loop >= 0 and not traced:
-        used = int(arrays[0][-1])  # less than allocated if existing loops were replaced
-        arrays = [a if n in (0, 3) or len(a) == used else a[:used] for n, a in enumerate(arrays)]
+    options = num_queries, num_keys, num_relations, loop, loop_relation
+    if traced:
+        arrays = _group_op(*edges, *options)
+    else:  # the edges are checked, and calling the op is slower
+        with _outside_of_transforms(edges) as edges:
+            arrays = _group(*edges, *options)
+            if loop >= 0:  # fewer are used than allocated if existing loops were replaced
+                used = int(arrays[0][-1])
+                arrays = [a if n in (0, 3) else a[:used] for n, a in enumerate(arrays)]
     return Graph(
         *arrays,
         num_queries=num_queries,

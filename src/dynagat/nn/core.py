@@ -251,15 +251,20 @@ class GraphAttention(nn.Module, ABC):
         # before flattening, because an in-place change through a view costs a copy.
         if self.res is not None and x_query is not None:
             residual = project(x_query, self.res.weight, self.bias)
-            out += graph.rows_of_queries(residual, -2).view(out.shape)
+            out = _add_(out, graph.rows_of_queries(residual, -2).view(out.shape))
         elif self.bias is not None:
-            out += self.bias.view(out.shape[-2:])
+            out = _add_(out, self.bias.view(out.shape[-2:]))
         return out.flatten(-2)
 
     def __repr__(self) -> str:
         relations = "" if self.num_relations is None else f", relations={self.num_relations}"
         sizes = f"{self.in_channels}, {self.out_channels}, heads={self.heads}"
         return f"{type(self).__name__}({sizes}{relations})"
+
+
+def _add_(out: Tensor, x: Tensor) -> Tensor:
+    """out + x, in place; but under torch.func.vmap x may have an axis that out lacks."""
+    return out + x if torch._C._are_functorch_transforms_active() else out.add_(x)
 
 
 def _rows_of(x_key: Tensor, x_query: Tensor | None, graph: Graph) -> tuple[Tensor, Tensor | None]:

@@ -18,7 +18,7 @@ from dynagat.ops.sparse import Sparse
 
 def drop(x: Tensor, seed: Tensor, p: float) -> Tensor:
     """x · keep / (1 - p), where keep is 0 with probability p; see `reference.drop`"""
-    if not is_eager(x) or torch._C._are_functorch_transforms_active():
+    if not is_eager(x):
         return reference.drop(sparse.to_dense(x), seed, p)
     if x.dtype not in SUMMED:
         return drop(x.float(), seed, p).to(x.dtype)
