@@ -240,9 +240,10 @@ class Backward : Gather<A, Stored, M, Per> {
         const auto w = get(weight + h, like), over = get(inverse + h, like);
         const auto excess = get(ds + h, like) - get(delta + h, like);
         if constexpr (gat) {
-          const auto alpha = (w < 0 ? -w : w) * over;
+          const auto factor = below_zero(w, slope);
+          const auto alpha = w * over * below_zero(w, A(-1));
           put(weight + h, alpha);
-          put(ds + h, (w < 0 ? alpha * slope : alpha) * excess);
+          put(ds + h, alpha * factor * excess);
         } else {
           const auto alpha = w * over;
           put(weight + h, alpha);

@@ -72,6 +72,17 @@ DYNAGAT_INLINE void put(A* to, Like x) {
   std::memcpy(to, &x, sizeof(x));
 }
 
+// x where w is negative, else 1. Without a branch: which one is taken can't be predicted.
+template <class A, class Like>
+DYNAGAT_INLINE Like below_zero(Like w, A x) {
+  if constexpr (std::is_same_v<A, Like>) {
+    const A choice[] = {1, x};
+    return choice[w < 0];
+  } else {
+    return w < 0 ? Like{} + x : Like{} + A(1);
+  }
+}
+
 // Numbers per head, repeated to whole vectors so that they line up with an array [edges, H].
 template <class A>
 struct Tile {
