@@ -47,7 +47,7 @@ struct InstructionSet {
   // Longer vectors pay where the channels of a head fill them.
   Kernel* kernel(const Problem& p) const {
     const int mechanism = int(p.mechanism);
-    const bool is_wide = wide[mechanism] && p.channels % 16 == 0;
+    const bool is_wide = wide[mechanism] && p.channels % 16 == 0 && p.storage != Storage::float64;
     return is_wide ? wide[mechanism] : by_mechanism[mechanism];
   }
 };

@@ -18,23 +18,43 @@ int attend(const Problem& p, bool backward) {
 }
 
 #ifndef DYNAGAT_GENERIC_ONLY
-// False if there is no kernel for this number of channels.
+// False if there is no kernel for this number of channels. With DYNAGAT_BESIDE_WIDE, heads whose
+// channels fill long vectors have kernels of their own (bindings.cpp). Then few of the other heads
+// have many vectors, and those whose rows are `Stored` in half precision, which fill whole vectors,
+// have an odd number of them.
 template <class Stored>
 bool attend_by_width(const Problem& p, bool backward, int& fault) {
+#ifdef DYNAGAT_BESIDE_WIDE
+  constexpr int most = std::is_same_v<Stored, float> ? 4 : 1;
+#else
+  constexpr int most = 8;
+#endif
   const int64_t per_head = (p.channels + width<float> - 1) / width<float>;
-  if (per_head == 1) fault = attend<float, Stored, 1>(p, backward);
-  else if (per_head == 2) fault = attend<float, Stored, 2>(p, backward);
-  else if (per_head == 4) fault = attend<float, Stored, 4>(p, backward);
-  else if (per_head % 8 == 0) fault = attend<float, Stored, 8>(p, backward);
-  else return false;
-  return true;
+  if (per_head == 1) {
+    fault = attend<float, Stored, 1>(p, backward);
+    return true;
+  }
+  if constexpr (most >= 4) {
+    if (per_head == 2) fault = attend<float, Stored, 2>(p, backward);
+    if (per_head == 4) fault = attend<float, Stored, 4>(p, backward);
+    if (per_head == 2 || per_head == 4) return true;
+  }
+  if constexpr (most >= 8) {
+    if (per_head % 8 == 0) {
+      fault = attend<float, Stored, 8>(p, backward);
+      return true;
+    }
+  }
+  return false;
 }
 #endif
 
 }  // namespace
 
 int DYNAGAT_MECHANISM(const Problem& p, bool backward) {
+#if DYNAGAT_VECTOR_BYTES != 64  // long vectors are for float and half precision
   if (p.storage == Storage::float64) return attend<double, double, 0>(p, backward);
+#endif
 #ifndef DYNAGAT_GENERIC_ONLY
   // Rows of half precision are converted when they are loaded, except where each is needed several
   // times (edge features are added to it) or does not fill whole vectors: then it is copied.
