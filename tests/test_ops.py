@@ -11,7 +11,8 @@ from tests.problems import MECHANISMS, make_problem, random_graph
 
 pytestmark = pytest.mark.native
 
-SHAPES = [(1, 1), (3, 5), (8, 8), (2, 16), (4, 32), (1, 64), (2, 40), (16, 8), (1, 48), (1, 128)]
+SHAPES = [(1, 1), (3, 5), (8, 8), (2, 16), (8, 16), (4, 32), (6, 32), (1, 64), (2, 40), (16, 8),
+          (1, 48), (1, 128)]  # fmt: skip
 OPTIONS = {
     "plain": {},
     "edge features": {"edge_dim": 3},
@@ -28,7 +29,9 @@ OPTIONS = {
 }
 HALF = [((4, 8), option) for option in ("plain", "edge features", "relations", "dropout", "batch")]
 HALF += [((1, 16), option) for _, option in HALF]
-HALF += [(shape, "plain") for shape in ((3, 5), (2, 16), (2, 24), (4, 32), (2, 64), (1, 64))]
+HALF += [
+    (shape, "plain") for shape in ((3, 5), (2, 16), (8, 16), (2, 24), (4, 32), (2, 64), (1, 64))
+]
 HALF += [(shape, "large table") for shape in ((4, 32), (1, 128))]
 HALF += [((2, 16), "own value"), ((4, 32), "relations"), ((8, 8), "hub"), ((1, 128), "hub")]
 
