@@ -44,10 +44,14 @@ struct InstructionSet {
   Features features;
   Kernel* wide[3] = {};  // with longer vectors, where the build has them
 
-  // Longer vectors pay where the channels of a head fill them.
+  // Longer vectors pay where the channels of a head fill them. For several heads they cost more per
+  // row, so that rows of few channels need many edges; kernels.cpp relies on the other conditions.
   Kernel* kernel(const Problem& p) const {
     const int mechanism = int(p.mechanism);
-    const bool is_wide = wide[mechanism] && p.channels % 16 == 0 && p.storage != Storage::float64;
+    const bool is_small = p.storage == Storage::float32 && p.heads > 1 && p.channels <= 32;
+    const int64_t rows = p.query_rows ? p.num_query_rows : p.num_queries * p.relations;
+    const bool is_wide = wide[mechanism] && p.channels % 16 == 0 && p.storage != Storage::float64 &&
+                         (!is_small || p.num_positions / 12 >= rows);
     return is_wide ? wide[mechanism] : by_mechanism[mechanism];
   }
 };

@@ -25,6 +25,7 @@ OPTIONS = {
     "own value": {"own_value": True},
     "steep": {"slope": 1.7},
     "flipped": {"slope": -0.3},
+    "many edges": {"graph": (12, 25, 400), "edge_dim": 2, "dropout": 0.3},  # long vectors
     "large table": {"graph": (20, 3000, 300)},  # keys beyond the cache, so rows are prefetched
 }
 HALF = [((4, 8), option) for option in ("plain", "edge features", "relations", "dropout", "batch")]
