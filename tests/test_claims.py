@@ -160,8 +160,17 @@ def test_whether_gat_fits_the_training_graphs_is_read_from_its_train_accuracy():
     assert "GAT (8 heads) 100% in 2 of 2 finished runs at k = 10" in sentence
     assert any(sentence in part.sentences for part in findings(records).headline)
     last = {"round": 30, "train": 0.9996}  # the best round on the validation graphs was earlier
-    records = [record("gat", 8, test=0.3, train=0.8, history=[last]), record()]
-    assert judged(records, FITS)["corrected"][0] == "held"
+    old = record("gat", 8, test=0.3, train=0.8, history=[last], ended="patience")
+    assert judged([old, record()], FITS)["corrected"][0] == "held"
+
+
+def test_the_train_accuracy_is_that_after_the_last_round_not_the_mean_during_it():
+    during = [{"round": 1, "train": 0.69}]
+    one = record("gat", 8, history=during)  # ended after a perfect round: its best is its last
+    assert judged([one, record()], FITS)["corrected"][0] == "held"
+    metrics = {"test_accuracy": 0.3, "train_accuracy": 0.8, "last_train_accuracy": 0.9996}
+    one = record("gat", 8, metrics=metrics, history=during, ended="patience")
+    assert judged([one, record()], FITS)["corrected"][0] == "held"
 
 
 def test_the_trend_is_compared_under_each_changed_setting_by_itself():

@@ -63,9 +63,14 @@ def fit_of(rows: Sequence[Row], mechanism: str, heads: int, metric: Metric) -> F
 
 
 def _value(run: Record, metric: Metric) -> float:
-    if metric == TRAIN and run.history:
-        return run.history[-1]["train"]
-    return run.metrics[metric.name]
+    if metric != TRAIN:
+        return run.metrics[metric.name]
+    after_last = run.metrics.get("last_train_accuracy")
+    if after_last is not None:
+        return after_last
+    # Older records have the accuracy after the best round, and the mean during the last one.
+    is_best = run.ended == "perfect" or not run.history
+    return run.metrics[TRAIN.name] if is_best else run.history[-1]["train"]
 
 
 def fits(rows: Sequence[Row]) -> Iterator[str]:
