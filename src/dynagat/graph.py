@@ -10,7 +10,6 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch._functorch.pyfunctorch import temporarily_clear_interpreter_stack
 
 from dynagat.locality import Reordered, breadth_first_order
 from dynagat.native import kernels
@@ -358,6 +357,9 @@ def _outside_of_transforms(edges: Edges) -> Iterator[Edges]:
     if not torch._C._are_functorch_transforms_active():
         yield edges
         return
+    # Private, so it is imported only where it is needed.
+    from torch._functorch.pyfunctorch import temporarily_clear_interpreter_stack
+
     with temporarily_clear_interpreter_stack():
         yield tuple(map(_unwrapped, edges))  # pyright: ignore[reportReturnType]
 
