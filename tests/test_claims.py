@@ -78,7 +78,7 @@ def test_a_cut_off_run_makes_a_comparison_untested():
 def test_a_shorter_protocol_is_named_beside_the_verdict():
     records = used_up("gatv2", HIGH) + used_up("gat", LOW)
     (context,) = judged(records, STATIC)
-    assert context == "corrected; runs of a shorter protocol (max_rounds=20, patience=20)"
+    assert context == "corrected; shorter protocol (max_rounds=20, patience=20)"
 
 
 def test_errors_are_lower_on_average():
@@ -99,7 +99,7 @@ def test_runs_with_a_caveat_are_shown_where_there_are_no_others():
     shared = ["k=4", "valid_pairs=shared"]
     records = [*at("gatv2", {4: HIGH}), *runs("gat", LOW, sets=shared)]
     ((context, (verdict, numbers)),) = judged(records, STATIC).items()
-    assert context == "corrected; validation and test graphs have the same held-out pairs"
+    assert context == "corrected; validation and test share held-out pairs"
     assert (verdict, numbers) == ("not tested", "There are no runs of GATv2 beside GAT (1 head).")
 
 

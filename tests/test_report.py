@@ -297,7 +297,7 @@ def test_runs_of_the_same_shorter_number_of_rounds_are_compared_and_labelled():
     records = used_up("gatv2", [1, 0.99, 0.98]) + used_up("gat", [0.2, 0.21, 0.22])
     assert "3 at the last round" in table_text(findings(records).rows)
     (part,) = findings(records).headline
-    assert part.title == "Runs of a shorter protocol (max_rounds=20, patience=20)"
+    assert part.title == "Shorter protocol (max_rounds=20, patience=20)"
     better = "GATv2 (1 head) is better than GAT (1 head) at k = 10 (p < 0.05)."
     assert better in part.sentences
     assert part.sentences[-1] == "6 of 6 runs used all of a fixed number of rounds."

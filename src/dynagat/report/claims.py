@@ -18,15 +18,14 @@ from dynagat.report.theorems import Theorem
 
 INTRODUCTION = (
     "# What we found\n\n"
-    "Each claim of the paper, with a verdict that `dynagat report` computes from the records in"
-    " `results/`. *Held*: GATv2 is significantly better in every comparison (p < 0.05 after Holm's"
-    " correction, whose family of tests is stated). *Held in part*: in some; in others it is not,"
-    " or they were not tested. *Higher mean, not significant*: in none, but better on average in"
-    " all that were tested. *Did not hold*: in none, and not better on average in some. *Not"
-    " tested*: no runs, one seed, or runs that were cut off, which count for no mechanism.\n\n"
-    "*corrected* follows the paper's text, *as-published* its released code, *improved* adds"
-    " [changes of ours](reproduction.md) for all mechanisms. The verdict on the paper is that of"
-    " *corrected*."
+    "The paper's claims, judged by `dynagat report` from the records in `results/`. *Held*: GATv2"
+    " is significantly better in every comparison (p < 0.05 after Holm's correction, whose family"
+    " of tests is stated). *Held in part*: in some, not in all or not all tested. *Higher mean, not"
+    " significant*: in none, but better on average in all tested. *Did not hold*: in none, and not"
+    " better on average in some. *Not tested*: no runs, one seed, or runs that were cut off, which"
+    " count for no mechanism.\n\n"
+    "*corrected* follows the paper's text and decides; *as-published* follows its released code;"
+    " *improved* adds [changes of ours](reproduction.md) for all mechanisms."
 )
 
 

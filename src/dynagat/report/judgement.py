@@ -52,7 +52,7 @@ def verdict_of(
 
 
 def context_of(row: Row) -> str:
-    """ "corrected on mygraph; runs of a shorter protocol (max_rounds=20)" """
+    """ "corrected on mygraph; shorter protocol (max_rounds=20)" """
     place = f" on {row.dataset}" if row.dataset else ""
     name = row.fidelity if row.is_standard else row.family
     return "; ".join(filter(None, [f"{name}{place}", *row.caveats.values(), row.protocol]))

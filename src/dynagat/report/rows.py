@@ -124,11 +124,11 @@ class Row:
 
     @property
     def protocol(self) -> str:
-        """ "runs of a shorter protocol (max_rounds=20)"; empty for the benchmark's own budget."""
+        """ "shorter protocol (max_rounds=20)"; empty for the benchmark's own budget."""
         if not self.is_shorter:
             return ""
         texts = [wording.setting_label(_last(path), value) for path, value in self.budget.items()]
-        return f"runs of a shorter protocol ({', '.join(texts)})"
+        return f"shorter protocol ({', '.join(texts)})"
 
     @property
     def not_converged(self) -> int:

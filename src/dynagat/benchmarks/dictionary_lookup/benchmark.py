@@ -290,7 +290,7 @@ DICTIONARY_LOOKUP = Benchmark(
     metric=TEST,
     smoke=("k=5", "max_rounds=5"),
     published=published(),
-    caveats={"valid_pairs=shared": "validation and test graphs have the same held-out pairs"},
+    caveats={"valid_pairs=shared": "validation and test share held-out pairs"},
     extras=_extras,
     released=_released,
 )
